@@ -64,7 +64,7 @@ def test_what_numpy_writes_is_read(tmp_path: Path) -> None:
 )
 def test_a_header_that_lies_is_refused_before_anything_is_made(text: str, tmp_path: Path) -> None:
     path = archive(tmp_path / "x.npz", ("a.npy", header(text) + bytes(8)))
-    with pytest.raises(InputError, match=r"cannot read the weights .*no archive of arrays of numbers"):
+    with pytest.raises(InputError, match=r"cannot read the weights .*no archive of arrays"):
         read_arrays(path, what=WHAT)
 
 

@@ -63,5 +63,5 @@ def test_a_folder_with_another_predictor_is_not_mistaken(tmp_path: Path):
 
 def test_a_broken_record_is_a_clear_error(tmp_path: Path):
     (tmp_path / "predictor.json").write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="not valid JSON"):
         read_record(tmp_path, "neusight")

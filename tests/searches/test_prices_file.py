@@ -55,7 +55,9 @@ def test_what_is_no_price_is_refused_with_file_and_name(tmp_path: Path, name: st
         "p.toml": f"[dollars_per_device_hour]\ndgx-h100 = {value}\n",
         "p.json": f'{{"dollars_per_device_hour": {{"dgx-h100": {value}}}}}',
     }[name]
-    with pytest.raises(InputError, match=rf"{name}: dgx-h100 = .*: a price is a finite number"):
+    with pytest.raises(
+        InputError, match=rf"{name}: .*dgx-h100( = .*: a price is a finite number|: .* is no finite number)"
+    ):
         read_prices(written(tmp_path, name, text))
 
 
@@ -71,9 +73,9 @@ def test_what_is_no_price_in_a_column_is_refused_too(tmp_path: Path, value: str)
     [
         ("p.toml", "dgx-h100 = 2\n", "no table 'dollars_per_device_hour'"),
         ("p.toml", "[dollars_per_device_hour]\n", "holds no prices"),
-        ("p.toml", "= 2", "is no TOML"),
+        ("p.toml", "= 2", "not valid TOML"),
         ("p.json", "[2]", "no table"),
-        ("p.json", "{", "is no JSON"),
+        ("p.json", "{", "not valid JSON"),
         ("p.csv", "cluster,price\ndgx-h100,2\n", "lacks the columns"),
         ("p.csv", "name,dollars_per_device_hour\na,1\na,2\n", "'a' has two prices"),
     ],

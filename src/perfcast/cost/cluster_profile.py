@@ -19,6 +19,7 @@ from perfcast.core.arrays import Floats
 from perfcast.core.collective import COLLECTIVES
 from perfcast.cost.collective_fit import Curve, fit_curve
 from perfcast.errors import CalibrationError, UnknownNameError
+from perfcast.files.reading import read_json
 from perfcast.files.writing import write_text_atomically
 
 SCHEMA = 1
@@ -132,14 +133,7 @@ def load_cluster_profile(path: str | Path) -> ClusterProfile:
     Raises:
         CalibrationError: There is no such file, or it is broken; says what is wrong.
     """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationError(
-            f"{path}: cannot be read ({error}); `perfcast mesh profile` writes one"
-        ) from None
-    except json.JSONDecodeError as error:
-        raise CalibrationError(f"{path}: not valid JSON ({error})") from None
+    data = read_json(path, what="the profile of `perfcast mesh profile`", error=CalibrationError)
     return ClusterProfile.from_json(data, str(path))
 
 

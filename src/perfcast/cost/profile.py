@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -16,6 +15,8 @@ from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.hardware import Device
 from perfcast.cost.fit_quality import Quality, describe_fit, judge_fit, spread_of_fit
 from perfcast.errors import CalibrationError
+from perfcast.files.looking import path_exists
+from perfcast.files.reading import read_json
 
 SCHEMA = 1
 DATA_DIR_VARIABLE = "PERFCAST_DATA_DIR"
@@ -257,16 +258,9 @@ def load_local_profile(device: str = "cpu", folder: Path | None = None) -> Devic
         CalibrationError: There is none, or the file is broken.
     """
     path = profile_path(device, folder)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise CalibrationError(f"{path}: this machine is not calibrated; run `perfcast calibrate`") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationError(f"{path}: cannot be read ({error}); run `perfcast calibrate`") from None
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CalibrationError(f"{path}: not valid JSON ({error}); run `perfcast calibrate`") from None
+    if not path_exists(path):
+        raise CalibrationError(f"{path}: this machine is not calibrated; run `perfcast calibrate`")
+    data = read_json(path, what="the profile of `perfcast calibrate`", error=CalibrationError)
     return DeviceProfile.from_json(data, str(path))
 
 
@@ -276,7 +270,7 @@ def load_profile_of(device_name: str, folder: Path | None = None) -> DeviceProfi
     Raises:
         CalibrationError: It was never calibrated, or the file is broken.
     """
-    if device_name != "cpu" and not profile_path(device_name, folder).exists():
+    if device_name != "cpu" and not path_exists(profile_path(device_name, folder)):
         raise CalibrationError(
             f"'{device_name}' is not calibrated, and the linear cost model needs measurements of the device "
             f"itself; use --device cpu after `perfcast calibrate`, or another cost model"

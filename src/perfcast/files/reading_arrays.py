@@ -1,4 +1,4 @@
-"""NumPy's archives (npz): arrays of numbers, whose headers are held against what there is."""
+"""NumPy's archives (npz): arrays whose headers are held against what there is."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from perfcast.files.opening import Source
 from perfcast.files.reading import read_bytes
 
 _MOST_ARRAYS = 100_000
-_NUMBERS = "biufc"
+#: Booleans, numbers, and texts of one length.
+_KINDS = "biufcUS"
 
 
 def read_arrays(
     path: str | Path, *, what: str, error: type[InputError] = InputError, usual_bytes: int = TABLE_BYTES
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an archive by name; booleans and numbers alone, nothing that would have to be unpickled.
+    """The arrays of an archive by name; nothing that would have to be unpickled.
 
     Raises:
         InputError: Of the kind asked for: it cannot be read, is over its limit as unpacked, is no such
@@ -42,7 +43,7 @@ def read_arrays(
         raise
     except Exception as fault:  # whatever the parsers of damaged archives and headers run into
         reason = str(fault).splitlines()[0][:200] if str(fault) else type(fault).__name__
-        raise source.refusal(f"it is no archive of arrays of numbers ({reason})") from None
+        raise source.refusal(f"it is no archive of arrays ({reason})") from None
     if len(found) < len(entries):
         source.refuse("two of its arrays have one name")
     return found
@@ -66,7 +67,7 @@ def _array(data: bytes) -> NDArray[Any]:
         np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     )
     shape, is_fortran, dtype = read_header(file)
-    if dtype.kind not in _NUMBERS or not dtype.itemsize:
+    if dtype.kind not in _KINDS or not dtype.itemsize:
         raise ValueError(f"elements of the type {dtype}")
     count, left = math.prod(shape), len(data) - file.tell()
     if any(size < 0 for size in shape) or count * dtype.itemsize != left:

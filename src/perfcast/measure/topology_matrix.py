@@ -19,6 +19,7 @@ import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.errors import InputError
+from perfcast.files.reading import read_text
 from perfcast.measure.mesh_discovery.assign import cluster_by_odds, level_of_pairs
 from perfcast.measure.mesh_discovery.discover import nested_groups
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh, unmeasured_axis
@@ -45,10 +46,7 @@ def load_topology(path: str | Path) -> TopologyMatrix:
     Raises:
         InputError: No such file, or not such a table.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"cannot read '{path}': {error.strerror or error}") from error
+    text = read_text(path, what="the topology", errors="replace")
     try:
         return parse_topology(text)
     except InputError as error:

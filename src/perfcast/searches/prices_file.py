@@ -7,10 +7,7 @@ name wins: the cluster of that size, the cluster, the device.
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +17,11 @@ from perfcast.catalogs.clusters import load_cluster_entries, whole_name
 from perfcast.catalogs.devices import find_device_name
 from perfcast.core.cluster import Cluster
 from perfcast.errors import InputError
+from perfcast.files.limits import DOCUMENT_BYTES
+from perfcast.files.reading import read_json, read_toml
+from perfcast.files.reading_tables import csv_entries
 
+_WHAT = "the prices"
 KEY = "dollars_per_device_hour"
 _SHAPES = (
     f'a TOML or JSON file has a table {KEY} such as {{"dgx-h100" = 2.5}}, a CSV file the columns name,{KEY}'
@@ -83,29 +84,20 @@ def read_prices(path: str | Path) -> PriceList:
 
 
 def _read_rows(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"cannot read the prices '{path}': {reason}") from error
     if path.suffix == ".csv":
-        return _csv_rows(path, text)
-    try:
-        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+        return _csv_rows(path)
+    content = read_json(path, what=_WHAT) if path.suffix == ".json" else read_toml(path, what=_WHAT)
     table = content.get(KEY) if isinstance(content, dict) else None
     if not isinstance(table, dict):
         raise InputError(f"{path} has no table '{KEY}': {_SHAPES}")
     return table
 
 
-def _csv_rows(path: Path, text: str) -> dict[str, Any]:
-    reader = csv.DictReader(text.splitlines())
-    if not {"name", KEY} <= set(reader.fieldnames or ()):
-        raise InputError(f"{path} lacks the columns name and {KEY}: {_SHAPES}")
+def _csv_rows(path: Path) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    for row in reader:
+    for _, row in csv_entries(path, what=_WHAT, usual_bytes=DOCUMENT_BYTES):
+        if not {"name", KEY} <= row.keys():
+            raise InputError(f"{path} lacks the columns name and {KEY}: {_SHAPES}")
         if row["name"] in rows:
             raise InputError(f"{path}: '{row['name']}' has two prices")
         rows[row["name"]] = row[KEY]

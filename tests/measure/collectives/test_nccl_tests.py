@@ -184,7 +184,7 @@ def test_a_log_without_a_name_needs_one():
 
 
 def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path):
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the log"):
         load_nccl_log(tmp_path / "none.log")
     (tmp_path / "run.log").write_text(LOG)
     assert len(load_nccl_log(tmp_path / "run.log")) == 3

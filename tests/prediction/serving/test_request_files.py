@@ -88,7 +88,7 @@ PLAIN = "arrival_seconds,prompt_tokens,answer_tokens,cached_tokens\n"
         (PLAIN + "0,8,0,0\n", "a.csv", r"line 2, column answer_tokens: '0' is no number of tokens of 1"),
         (PLAIN + "0,8,1,8\n", "a.csv", r"line 2, column cached_tokens: 8 of a prompt of 8"),
         (PLAIN + "0,8\n", "a.csv", r"line 2, column answer_tokens: missing"),
-        ("{\n", "a.jsonl", r"line 1: no JSON"),
+        ("{\n", "a.jsonl", r"line 1: not valid JSON"),
         ("[1]\n", "a.jsonl", r"line 1: expected an object"),
         ('{"timestamp": 1}\n', "a.jsonl", r"line 1, column input_length: None is no number"),
         (
@@ -109,7 +109,7 @@ def test_what_no_request_has_is_refused_with_its_place(tmp_path: Path, text: str
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match=r"cannot read .*none.csv: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*none\.csv': no such file"):
         read_requests(tmp_path / "none.csv")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="no UTF-8 text"):

@@ -62,7 +62,7 @@ def test_a_table_without_lookups_has_none(tmp_path):
         ({"a.indices": INDICES, "a.offsets": np.array([1, 3])}, "offsets rise from 0"),
         ({"a.indices": INDICES, "a.offsets": np.array([0, 9])}, "at most 5"),
         ({"a.indices": INDICES, "a.offsets": np.array([0, -1])}, "offsets rise from 0"),
-        ({"a.indices": np.array([{"x": 1}]), "a.offsets": OFFSETS}, "cannot be read as arrays"),
+        ({"a.indices": np.array([{"x": 1}]), "a.offsets": OFFSETS}, "no archive of arrays"),
     ],
 )
 def test_arrays_that_are_no_bags_of_indices_say_why(tmp_path, arrays, said):
@@ -85,9 +85,9 @@ def test_indices_of_an_unknown_table_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.npz", b"PK\x03\x04 cut off", "cannot be read as arrays"),
-        ("x.npz", b"", "cannot be read as arrays"),
-        ("x.parquet", b"PAR1 cut off", "cannot be read as columns"),
+        ("x.npz", b"PK\x03\x04 cut off", "no archive of arrays"),
+        ("x.npz", b"", "no archive of arrays"),
+        ("x.parquet", b"PAR1 cut off", "is no such table"),
         ("x.pkl", b"", "read from .npz or .parquet"),
     ],
 )

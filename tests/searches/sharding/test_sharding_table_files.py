@@ -108,12 +108,12 @@ def test_a_file_that_holds_no_tables_says_why(tmp_path, name, text, said):
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the list of tables"):
         load_tables(tmp_path / "none.csv")
 
 
 def test_bytes_that_are_no_text_say_so(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"\xff\xfe\x00name")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the list of tables"):
         load_tables(path)

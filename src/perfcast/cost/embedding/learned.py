@@ -26,6 +26,7 @@ from perfcast.cost.embedding.features import base_terms, speed_features
 from perfcast.cost.embedding.model import PHASES, check_phase
 from perfcast.cost.profile import data_folder
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
+from perfcast.files.reading import read_json
 from perfcast.files.writing import make_folder, write_text_atomically
 
 SCHEMA = 2
@@ -151,12 +152,14 @@ def load_embedding_weights(path: Path) -> dict[str, EmbeddingWeights]:
     Raises:
         CalibrationError: It is missing, or not one of ours.
     """
+    content = read_json(path, what="the fitted costs of embedding lookups", error=CalibrationError)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("no table")
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}")
         return {name: _weights(entry) for name, entry in content["optimizers"].items()}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CalibrationError(
             f"{path} does not hold fitted costs of embedding lookups ({error}); fit them again: "
             "perfcast train embedding"

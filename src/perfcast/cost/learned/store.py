@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -21,6 +20,8 @@ from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Quant
 from perfcast.cost.learned.scalars import DeviceScalars
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import CalibrationError
+from perfcast.files.looking import path_exists
+from perfcast.files.reading import read_bytes
 from perfcast.files.writing import make_folder, write_bytes_atomically
 
 SCHEMA = 2
@@ -89,13 +90,14 @@ def _load(model_name: str, folder: Path) -> FittedFamily:
 def read_content(model_name: str, folder: Path) -> dict[str, Any]:
     """The file as it is, checked for its schema."""
     path = folder / f"{model_name}.json.gz"
-    try:
-        content = json.loads(gzip.decompress(path.read_bytes()))
-    except FileNotFoundError:
+    if not path_exists(path):
         raise CalibrationError(
             f"{path} is missing; reinstall perfcast, or train it: perfcast train learned --data DIR"
-        ) from None
-    except (EOFError, zlib.error, OSError, ValueError) as error:
+        )
+    data = read_bytes(path, what="the trained model", error=CalibrationError, is_packed=True)
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
         raise CalibrationError(f"{path} is damaged ({error}); reinstall perfcast") from None
     found = (content.get("schema"), content.get("model")) if isinstance(content, dict) else None
     if found != (SCHEMA, model_name):

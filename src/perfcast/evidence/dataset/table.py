@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from perfcast.errors import InputError
+from perfcast.files import reading_tables
 
 #: Kinds of table that have a reader. A stem is a kind, or a kind, an underscore and more: what a file is
 #: about ('linear_test') or the device that it was measured on ('gemm_h100_sxm').
@@ -26,7 +26,6 @@ UNSUPPORTED_KINDS = ("trace_kernel_times", "moe_dispatch_combine_alltoall")
 
 #: Of files that are read.
 SUFFIXES = (".parquet", ".csv.gz", ".csv")
-_ROWS_TO_INFER_TYPES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +125,4 @@ def read_frame(path: Path) -> pl.DataFrame:
     Raises:
         InputError: It cannot be read.
     """
-    try:
-        data = path.read_bytes()
-        if path.suffix == ".parquet":
-            return pl.read_parquet(io.BytesIO(data))
-        try:
-            return pl.read_csv(data, infer_schema_length=_ROWS_TO_INFER_TYPES)
-        except pl.exceptions.ComputeError:  # a later row does not fit the type that the first ones suggest
-            return pl.read_csv(data, infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    return reading_tables.read_frame(path, what="the measurements")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from perfcast.errors import InputError
+from perfcast.files.reading import read_text
 from perfcast.units import GIGA, MICRO
 
 #: Name of the program, less '_perf' → collective of perfcast.
@@ -92,10 +93,7 @@ def load_nccl_log(
     Raises:
         InputError: It cannot be read, or is no such log; says file and line.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    text = read_text(path, what="the log", errors="replace")
     return parse_nccl_log(text, str(path), collective, num_ranks)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.errors import InputError
+from perfcast.files.reading import read_json
 
 #: Measures pairs ``(k, 2)`` once each; seconds of latency ``(k,)`` and bytes per second ``(k,)``, NaN for a
 #: pair that does not answer. A pair may be asked for again, and may stand twice in one call.
@@ -141,12 +141,7 @@ def load_samples(path: str | Path) -> PairSamples:
     Raises:
         InputError: No such file, not JSON (cut off in the middle, say), or not measurements of pairs.
     """
-    try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read '{path}': {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"'{path}' is not JSON, or is cut off: {error}") from error
+    record = read_json(path, what="the measurements of pairs")
     if isinstance(record, dict) and isinstance(record.get("samples"), dict):
         record = record["samples"]
     try:

@@ -12,25 +12,23 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
 from perfcast.core.serving.requests import Requests
 from perfcast.errors import InputError
-from perfcast.units import GIB, GIGA, MEGA, MIB, MILLI
+from perfcast.files.plain import parse_json
+from perfcast.files.reading_tables import csv_rows, text_lines
+from perfcast.units import GIGA, MEGA, MILLI
 
 #: No file is read beyond.
 MOST_REQUESTS = round(MEGA)
-_MOST_BYTES = 4 * GIB
-_MOST_LINE = 16 * MIB
+_WHAT = "the requests"
 #: Of a prompt, for each hash of Mooncake's recordings.
 _HASHED_TOKENS = 512
 _MOST_TOKENS = GIGA
@@ -93,14 +91,7 @@ def read_requests(path: str | Path) -> Requests:
             message names file, line and column.
     """
     place = Path(path)
-    try:
-        if place.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{path}: larger than {_MOST_BYTES // GIB} GiB; cut it")
-        with place.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(_json_rows(file, place) if place.suffix == ".jsonl" else _table_rows(file, place))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
-        raise InputError(f"cannot read {path}: {reason}") from None
+    rows = list(_json_rows(place) if place.suffix == ".jsonl" else _table_rows(place))
     if not rows:
         raise InputError(f"{path}: no request in it")
     return _in_order(rows)
@@ -116,23 +107,18 @@ def _in_order(rows: Sequence[_Row]) -> Requests:
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def _table_rows(file: TextIO, path: Path) -> Iterator[_Row]:
-    reader = csv.reader(file)
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        columns = _known_columns(header, path)
-        places = {name: header.index(name) for name in (columns.time, columns.prompt, columns.answer)}
-        if columns.cached in header:
-            places[columns.cached] = header.index(columns.cached)
-        for count, cells in enumerate(reader):
-            _check_count(count, path)
-            if not cells:
-                continue
-            row = _table_row(cells, columns, places, f"{path}, line {reader.line_num}")
-            if row is not None:
-                yield row
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: {error}") from None
+def _table_rows(path: Path) -> Iterator[_Row]:
+    rows = csv_rows(path, what=_WHAT, is_strict=False)
+    header = [name.strip().lower() for name in next(rows, (1, []))[1]]
+    columns = _known_columns(header, path)
+    places = {name: header.index(name) for name in (columns.time, columns.prompt, columns.answer)}
+    if columns.cached in header:
+        places[columns.cached] = header.index(columns.cached)
+    for count, (line, cells) in enumerate(rows):
+        _check_count(count, path)
+        row = _table_row(cells, columns, places, f"{path}, line {line}")
+        if row is not None:
+            yield row
 
 
 def _known_columns(header: Sequence[str], path: Path) -> _Columns:
@@ -197,21 +183,16 @@ def _check_count(count: int, path: Path) -> None:
 # ---- Mooncake's lines --------------------------------------------------------------------------
 
 
-def _json_rows(file: TextIO, path: Path) -> Iterator[_Row]:
+def _json_rows(path: Path) -> Iterator[_Row]:
     seen: set[int | str] = set()
-    number = 0
-    while line := file.readline(_MOST_LINE):
-        _check_count(number, path)
-        number += 1
+    for count, line in enumerate(text_lines(path, what=_WHAT)):
+        _check_count(count, path)
         if line.strip():
-            yield _json_row(line, seen, f"{path}, line {number}")
+            yield _json_row(line, seen, f"{path}, line {count + 1}")
 
 
 def _json_row(line: str, seen: set[int | str], where: str) -> _Row:
-    try:
-        entry = json.loads(line)
-    except ValueError as error:
-        raise InputError(f"{where}: no JSON: {error}") from None
+    entry = parse_json(line, where)
     if not isinstance(entry, dict):
         raise InputError(f"{where}: expected an object with timestamp, input_length and output_length")
 

@@ -9,13 +9,13 @@ average; those assumptions were chosen with that curve in view.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfcast.errors import InputError
+from perfcast.files.reading_tables import csv_entries
 from perfcast.published.data_movement.layer import TrainingDevice
 from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumptions, scale_run, size_run
 
@@ -133,10 +133,10 @@ def read_published_curve(folder: str | Path) -> list[tuple[float, float]]:
     place = next((place for place in places if place.is_file()), None)
     if place is None:
         raise InputError(f"{folder} holds no {PUBLISHED_FILE}, nor does its folder 'published'")
+    entries = csv_entries(place, what="the published curve")
     try:
-        with place.open(encoding="utf-8", newline="") as file:
-            rows = [(float(row[_FLOPS_COLUMN]), float(row[_PERCENT_COLUMN])) for row in csv.DictReader(file)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        rows = [(float(row[_FLOPS_COLUMN]), float(row[_PERCENT_COLUMN])) for _, row in entries]
+    except (ValueError, KeyError) as error:
         raise InputError(
             f"{place}: no table of numbers with columns {_FLOPS_COLUMN} and {_PERCENT_COLUMN}"
         ) from error

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.errors import InputError
+from perfcast.files.plain import parse_json
+from perfcast.files.reading_arrays import read_arrays
 from perfcast.files.writing import write_bytes_atomically
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -48,14 +48,9 @@ def read_archive(path: Path) -> Archive:
     Raises:
         InputError: The file is missing or is not such an archive.
     """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-        notes = json.loads(arrays.pop(_NOTES).tobytes())
-        if not isinstance(notes, dict):
-            raise ValueError("its notes are no object")
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not an archive of weights ({error}): train again") from None
+    arrays = read_arrays(path, what="the trained weights")
+    text = arrays.pop(_NOTES, None)
+    notes = None if text is None else parse_json(text.tobytes().decode(errors="replace"), f"{path}: {_NOTES}")
+    if not isinstance(notes, dict):
+        raise InputError(f"{path}: not an archive of weights: train again")
     return Archive(arrays, notes)

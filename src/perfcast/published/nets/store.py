@@ -9,6 +9,8 @@ from typing import Any
 
 from perfcast.cost.profile import data_folder
 from perfcast.errors import InputError
+from perfcast.files.looking import path_exists
+from perfcast.files.reading import read_json
 from perfcast.files.writing import write_text_atomically
 from perfcast.published.nets.archive import Archive, read_archive, write_archive
 
@@ -43,12 +45,9 @@ def read_record(folder: Path, name: str) -> dict[str, Any]:
         InputError: The folder holds no finished training of this predictor.
     """
     train = f"perfcast train {name} --data DIR"
-    try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder}: {name} is not trained; run `{train}`") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / RECORD}: cannot be read ({error}); run `{train}` again") from None
+    if not path_exists(folder / RECORD):
+        raise InputError(f"{folder}: {name} is not trained; run `{train}`")
+    record = read_json(folder / RECORD, what="the record of a training")
     if not isinstance(record, dict) or record.get("predictor") != name:
         raise InputError(f"{folder}: holds another predictor than {name}; run `{train}`")
     return record

@@ -6,7 +6,6 @@ integers or floats that the file has, so that every rounding is the original's.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import InputError
+from perfcast.files.reading import read_json
 
 #: Beyond it, listing the plans would take longer than a search may.
 MAX_DEVICES = 10**9
@@ -148,12 +148,7 @@ def _is_amount(value: float) -> bool:
 
 
 def _read_object(path: str | Path) -> Mapping[str, Any]:
-    try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read '{path}': {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON text: {error}") from error
+    values = read_json(path, what="the figures")
     if not isinstance(values, dict):
         raise InputError(f"{path} holds no JSON object of figures")
     return values

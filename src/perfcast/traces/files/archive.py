@@ -1,33 +1,26 @@
-"""The files inside a trace file: plain, gzip, tar and tar.gz, read block by block under a limit.
+"""The files inside a trace file: alone, or in a tar archive, plain or packed, read block by block.
 
-Nothing is ever unpacked to disk. The limit counts unpacked bytes, so that a small file that unpacks to
-terabytes is given up at the limit, in constant memory.
+Nothing is ever unpacked to disk. The limit counts unpacked bytes (``files.unpacking``), so that a small file
+that unpacks to terabytes is given up at the limit, in constant memory.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from perfcast.errors import TraceError
-from perfcast.units import GIB, MIB, format_bytes
+from perfcast.files.limits import STREAM_BYTES, limit_bytes
+from perfcast.files.opening import BLOCK_BYTES, Source
+from perfcast.files.unpacking import unpacked_blocks
+from perfcast.units import MIB
 
 #: Unpacked bytes read of one file, unless the user asks for more.
-DEFAULT_MAX_BYTES = 2 * GIB
-_BLOCK_BYTES = 2 * MIB
+DEFAULT_MAX_BYTES = STREAM_BYTES
 _TAR_BLOCK_BYTES = 512
 #: A tar entry that only describes the next one is at most this long; file names are short.
 _MAX_TAR_NOTE_BYTES = MIB
-_UNREADABLE = {
-    b"PK\x03\x04": "a zip archive",
-    b"BZh": "packed by bzip2",
-    b"\xfd7zXZ\x00": "packed by xz",
-    b"\x28\xb5\x2f\xfd": "packed by zstd",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
-}
 
 
 @dataclass(frozen=True)
@@ -42,91 +35,20 @@ def open_members(path: str | Path, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterat
     """The files in ``path``: itself, or each file of a tar archive, unpacked as they are read.
 
     Args:
-        path: A file, plain or packed by gzip, or a tar archive of either kind.
+        path: A file, plain or packed by gzip or xz, or a tar archive of any of these.
         max_bytes: Unpacked bytes beyond which reading is given up.
 
     Raises:
         TraceError: It cannot be opened, is packed in another way, damaged, truncated or over the limit.
     """
-    place = Path(path)
-    try:
-        file = place.open("rb")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise TraceError(f"cannot read '{path}': {reason[:1].lower()}{reason[1:]}") from error
-    with file:
-        yield from _members(file, place.name, max_bytes)
-
-
-def _members(file: BinaryIO, name: str, max_bytes: int) -> Iterator[Member]:
-    source = _Source(_limited(_unpacked(file, name), name, max_bytes))
-    start = source.peek(_TAR_BLOCK_BYTES)
+    most_bytes = limit_bytes(max_bytes) if max_bytes == DEFAULT_MAX_BYTES else max_bytes
+    source = Source(Path(path), "the trace", TraceError, most_bytes, limit_option="--max-bytes")
+    unpacked, name = _Source(unpacked_blocks(source)), source.path.name
+    start = unpacked.peek(_TAR_BLOCK_BYTES)
     if start[257:262] == b"ustar":
-        yield from _tar_members(source, name)
+        yield from _tar_members(unpacked, name)
     else:
-        yield Member(name, source.rest())
-
-
-def _raw_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
-    try:
-        while block := file.read(_BLOCK_BYTES):
-            yield block
-    except OSError as error:
-        raise TraceError(f"cannot read '{name}': {error.strerror or error}") from error
-
-
-def _unpacked(file: BinaryIO, name: str) -> Iterator[bytes]:
-    blocks = _raw_blocks(file, name)
-    first = next(blocks, b"")
-    for magic, what in _UNREADABLE.items():
-        if first.startswith(magic):
-            raise TraceError(f"'{name}' is {what}: unpack it first (JSON, gzip and tar are read)")
-    if not first.startswith(b"\x1f\x8b"):
-        yield first
-        yield from blocks
-        return
-    yield from _gunzip(first, blocks, name)
-
-
-def _gunzip(first: bytes, blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Unpack gzip, also of several members one after another.
-
-    What could be unpacked of a truncated file is given before the error is raised.
-    """
-    packed: bytes | None = first
-    unpacker, unpacked_bytes = zlib.decompressobj(wbits=31), 0
-    while packed is not None:
-        try:
-            block = unpacker.decompress(packed, _BLOCK_BYTES)
-        except zlib.error as error:
-            raise TraceError(
-                f"'{name}' is damaged: its gzip data make no sense "
-                f"after {unpacked_bytes} unpacked bytes ({error})"
-            ) from error
-        unpacked_bytes += len(block)
-        if block:
-            yield block
-        packed = unpacker.unconsumed_tail
-        if unpacker.eof:
-            packed = unpacker.unused_data.lstrip(b"\0") or next(blocks, b"").lstrip(b"\0")
-            if not packed:
-                return
-            unpacker = zlib.decompressobj(wbits=31)
-        elif not packed and not block:
-            packed = next(blocks, None)
-    raise TraceError(f"'{name}' is truncated: its gzip data end early, after {unpacked_bytes} unpacked bytes")
-
-
-def _limited(blocks: Iterator[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
-    total = 0
-    for block in blocks:
-        total += len(block)
-        if total > max_bytes:
-            raise TraceError(
-                f"'{name}' unpacks to more than {format_bytes(max_bytes)}; "
-                "raise the limit (--max-bytes) if you trust it"
-            )
-        yield block
+        yield Member(name, unpacked.rest())
 
 
 class _Source:
@@ -150,7 +72,7 @@ class _Source:
 
     def pieces(self, count: int) -> Iterator[bytes]:
         """The next ``count`` bytes block by block; fewer where the data end."""
-        while count > 0 and (piece := self.take(min(count, _BLOCK_BYTES))):
+        while count > 0 and (piece := self.take(min(count, BLOCK_BYTES))):
             count -= len(piece)
             yield piece
 

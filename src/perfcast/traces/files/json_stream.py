@@ -80,7 +80,7 @@ class JsonStream:
             for block in self._blocks:
                 yield from self._feed(block)
         except TraceError as error:
-            if not self._is_truncated_allowed or "truncated" not in str(error):
+            if not self._is_truncated_allowed or " is truncated: " not in str(error):
                 raise
             self.warnings.append(f"{error}; what is whole is read")
         self._finish()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import CalibrationError
+from perfcast.files.reading import read_json
 from perfcast.files.writing import write_text_atomically
 from perfcast.traces.overheads.profile import Key, OverheadMean, OverheadProfile
 from perfcast.traces.timeline.program import Overhead
@@ -52,10 +53,7 @@ def load_overheads(path: str | Path) -> OverheadProfile:
     Raises:
         CalibrationError: Not such a file, or a figure in it that is no time.
     """
-    try:
-        data = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CalibrationError(f"'{path}' is no profile of host overheads: {error}") from None
+    data = read_json(path, what="the profile of host overheads", error=CalibrationError)
     if (
         not isinstance(data, dict)
         or data.get("schema") != SCHEMA
@@ -64,7 +62,7 @@ def load_overheads(path: str | Path) -> OverheadProfile:
         raise CalibrationError(f"'{path}' is no profile of host overheads of schema {SCHEMA}")
     try:
         return overheads_from_dict(data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CalibrationError(f"'{path}': a damaged profile of host overheads ({error!r})") from None
 
 

@@ -24,6 +24,7 @@ from perfcast.cost.learned.store import model_names_of
 from perfcast.cost.profile import DATA_DIR_VARIABLE, data_folder
 from perfcast.errors import CalibrationError
 from perfcast.files.lock import hold_lock
+from perfcast.files.reading import read_json
 from perfcast.files.writing import make_folder, write_text_atomically
 
 SCHEMA = 2
@@ -147,10 +148,7 @@ def load_measured(path: Path) -> MeasuredKernels:
     Raises:
         CalibrationError: It cannot be read, is of another version or holds what cannot be; says which.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CalibrationError(f"{path} cannot be read ({error}); {_AGAIN}") from None
+    content = read_json(path, what="the measured kernels", error=CalibrationError)
     return parse_measured(content, str(path))
 
 

@@ -9,7 +9,6 @@ Neither can hold code. Numbers are checked before they are used.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,14 @@ from perfcast.core.arrays import Integers
 from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.core.embedding.reuse import count_reuse
 from perfcast.errors import InputError
-from perfcast.units import GIB, format_bytes
+from perfcast.files.limits import TABLE_BYTES, limit_bytes
+from perfcast.files.reading_arrays import read_arrays
+from perfcast.files.reading_tables import read_frame
 
 #: Indices, and lookups of each bag.
 Sample = tuple[Integers, Integers]
 
-_MOST_BYTES = 4 * GIB
+_WHAT = "the samples of indices"
 
 
 def apply_samples(
@@ -72,15 +73,7 @@ def load_samples(path: str | Path) -> dict[str, Sample]:
 
 
 def _load_arrays(path: Path) -> dict[str, Sample]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-        if size > _MOST_BYTES:
-            raise InputError(f"{path}: {format_bytes(size)} of indices; a few batches are enough")
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise InputError(f"{path}: cannot be read as arrays ({error})") from None
+    arrays = read_arrays(path, what=_WHAT)
     samples = {}
     for name in arrays:
         table, dot, part = name.rpartition(".")
@@ -113,14 +106,14 @@ def _load_rows(path: Path) -> dict[str, Sample]:
 
     wanted = {"table": polars.String, "bag": polars.Int64, "index": polars.Int64}
     try:
-        frame = polars.read_parquet(path, columns=list(wanted)).cast(dict(wanted), strict=True)  # type: ignore[arg-type]
-    except (OSError, polars.exceptions.PolarsError) as error:
+        frame = read_frame(path, what=_WHAT, columns=list(wanted)).cast(dict(wanted), strict=True)  # type: ignore[arg-type]
+    except polars.exceptions.PolarsError as error:
         raise InputError(f"{path}: cannot be read as columns table, bag, index ({error})") from None
     if frame.null_count().sum_horizontal().item() or (frame["bag"] < 0).any():
         raise InputError(f"{path}: every row names a table, a bag from 0 and an index")
     last = frame["bag"].max()
     num_bags = int(last) + 1 if isinstance(last, int) else 0
-    if num_bags > max(_MOST_BYTES // 8, 1):
+    if num_bags > limit_bytes(TABLE_BYTES) // 8:
         raise InputError(f"{path}: a bag of number {num_bags - 1}; bags are numbered from 0")
     samples = {}
     for (name,), part in frame.group_by("table", maintain_order=True):

@@ -14,10 +14,6 @@ has ``[[tables]]``.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,11 +21,14 @@ from typing import Any
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.embedding.lookup import EmbeddingTable, ReuseHistogram
 from perfcast.errors import InputError, UnknownNameError
-from perfcast.units import MIB, format_bytes
+from perfcast.files.limits import DOCUMENT_BYTES, TOML_BYTES
+from perfcast.files.plain import parse_toml
+from perfcast.files.reading import read_json, read_text
+from perfcast.files.reading_tables import csv_entries
 
 _REQUIRED = ("name", "num_rows", "dim", "pooling")
 _OPTIONAL = ("dtype", "pooling_deviation", "reuse_rows", "reuse_lookups")
-_MOST_BYTES = 64 * MIB
+_WHAT = "the list of tables"
 
 
 def load_tables(path: str | Path) -> tuple[EmbeddingTable, ...]:
@@ -38,14 +37,13 @@ def load_tables(path: str | Path) -> tuple[EmbeddingTable, ...]:
     Raises:
         InputError: A file that cannot be read, or an entry that is no table; says which line or entry.
     """
-    text = _read(Path(path))
     readers = {".csv": _csv_entries, ".json": _json_entries, ".toml": _toml_entries}
     suffix = Path(path).suffix.lower()
     if suffix not in readers:
         raise InputError(f"{path}: tables are read from .csv, .json or .toml")
     tables: list[EmbeddingTable] = []
     seen: dict[str, str] = {}
-    for place, entry in readers[suffix](text, str(path)):
+    for place, entry in readers[suffix](Path(path)):
         table = _table(entry, place)
         if table.name in seen:
             raise InputError(f"{place}: table {table.name!r} stands at {seen[table.name]} too")
@@ -56,47 +54,25 @@ def load_tables(path: str | Path) -> tuple[EmbeddingTable, ...]:
     return tuple(tables)
 
 
-def _read(path: Path) -> str:
-    try:
-        size = path.stat().st_size
-        if size > _MOST_BYTES:
-            raise InputError(f"{path}: {format_bytes(size)} are no list of tables")
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
+def _csv_entries(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for line, entry in csv_entries(path, what=_WHAT, usual_bytes=DOCUMENT_BYTES):
+        yield f"{path}, line {line}", {key: cell.strip() for key, cell in entry.items() if cell.strip()}
 
 
-def _csv_entries(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(text), strict=True)
-    try:
-        for entry in reader:
-            place = f"{path}, line {reader.line_num}"
-            if None in entry or None in entry.values():
-                raise InputError(f"{place}: {len(reader.fieldnames or ())} cells are named in the first line")
-            yield place, {key.strip(): cell.strip() for key, cell in entry.items() if cell.strip()}
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: {error}") from None
-
-
-def _json_entries(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON ({error})") from None
+def _json_entries(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    data = read_json(path, what=_WHAT)
     entries = data.get("tables") if isinstance(data, dict) else data
     yield from _listed(entries, path, [])
 
 
-def _toml_entries(text: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not valid TOML ({error})") from None
+def _toml_entries(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    text = read_text(path, what=_WHAT, usual_bytes=TOML_BYTES)
+    data = parse_toml(text, str(path))
     heads = [number for number, line in enumerate(text.splitlines(), 1) if line.strip() == "[[tables]]"]
     yield from _listed(data.get("tables"), path, heads)
 
 
-def _listed(entries: object, path: str, lines: list[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _listed(entries: object, path: Path, lines: list[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not isinstance(entries, list):
         raise InputError(f"{path}: it has no list of tables")
     has_lines = len(lines) == len(entries)
