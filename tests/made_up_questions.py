@@ -8,27 +8,40 @@ import click
 from hypothesis import strategies as st
 
 from perfcast.cli.main import cli
-from perfcast.verbs.question import FieldKind, Question, field_kinds, plain_fields, question_class
+from perfcast.verbs.fields import FieldKind
+from perfcast.verbs.question import Question, field_kinds, plain_fields, question_class
 
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=("Cs",)), max_size=8)
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=("Cs",)), max_size=8
+).filter(lambda text: bool(text.strip()))
 
 
 def scalars(kind: FieldKind) -> st.SearchStrategy[object]:
     if kind.words is not None:
         return st.sampled_from(kind.words)
     if kind.bounds is not None:
-        return st.integers(*kind.bounds)
-    return {str: TEXTS, int: st.integers(0, 2**40), float: NUMBERS, bool: st.booleans()}[kind.scalar]
+        return numbers(kind)
+    return {str: TEXTS, bool: st.booleans()}[kind.scalar]
+
+
+def numbers(kind: FieldKind) -> st.SearchStrategy[object]:
+    """Within the range of a field."""
+    allowed = kind.bounds
+    assert allowed is not None
+    if kind.scalar is int:
+        return st.integers(int(allowed.smallest), int(allowed.largest))
+    return st.floats(allowed.smallest, allowed.largest, allow_nan=False).filter(allowed.holds)
 
 
 def values(kind: FieldKind) -> st.SearchStrategy[object]:
     """Texts of a list hold no commas, which part them."""
     if not kind.is_list:
         return scalars(kind)
-    item = scalars(kind) if kind.scalar is not int else st.integers(1, 2**40)
+    item = scalars(kind)
     if kind.scalar is str and kind.words is None:
-        item = st.text("abc:=-/ ", min_size=1, max_size=6).filter(lambda text: text == text.strip())
+        item = st.text("abc:=-/ ", min_size=1, max_size=6).filter(
+            lambda text: bool(text) and text == text.strip()
+        )
     return st.lists(item, min_size=1, max_size=3).map(tuple)
 
 

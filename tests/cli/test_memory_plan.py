@@ -131,7 +131,7 @@ def test_the_page_is_written(tiny: str, capsys: pytest.CaptureFixture[str], tmp_
         ("--devices 8 --plan pp=8", "pp=8 stages need at least as many layers; the model has 4"),
         ("--devices 2 --batch-size 2 --plan ep=2", "the model has no experts"),
         ("--devices 2 --batch-size 2 --plan recompute=ful", "Did you mean full?"),
-        ("--devices 2 --batch-size 2 --sequence-length 0", "sequence length 0"),
+        ("--devices 2 --batch-size 2 --sequence-length 0", "--sequence-length 0"),
         ("--devices 2 --batch-size 2 --mode serve", "train, prefill, decode"),
         ("--devices 2 --batch-size 2 --attention flash", "unknown attention 'flash'"),
         ("--devices 2 --batch-size 2 --optimizer lion", "unknown optimizer 'lion'"),

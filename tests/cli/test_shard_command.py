@@ -57,7 +57,7 @@ def test_samples_of_indices_set_pooling_and_reuse(tables, tmp_path, capsys):
 
 
 def test_ways_of_sharding_can_be_withheld(tables, capsys):
-    called(tables, "--cluster", "dgx-a100:4", "--kinds", "", "--json", "-")
+    called(tables, "--cluster", "dgx-a100:4", "--kinds", "table_wise", "--json", "-")
     assert {one["sharding"] for one in json.loads(capsys.readouterr().out)["tables"]} == {"table_wise"}
 
 
@@ -65,7 +65,7 @@ def test_ways_of_sharding_can_be_withheld(tables, capsys):
     ("arguments", "said"),
     [
         (("--cluster", "dgx-a100:4", "--batch-size", "10"), "take 12"),
-        (("--cluster", "dgx-a100:4", "--memory-share", "2"), "memory share"),
+        (("--cluster", "dgx-a100:4", "--memory-share", "2"), "--memory-share 2"),
         (("--cluster", "dgx-a100:4", "--kinds", "rows"), "way of sharding"),
         (("--cluster", "dgx-a100:4", "--optimizer", "lion"), "optimizer"),
         (("--cluster", "dgx-a100:4", "--indices", "none.npz"), "cannot be read"),

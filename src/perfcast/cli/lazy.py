@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from perfcast.cli.options.names import complete_names
+from perfcast.cli.options.numbers import guard
 from perfcast.cli.options.places import guard_places
 
 
@@ -55,4 +56,5 @@ class LazyGroup(NamingGroup):
         assert isinstance(command, click.Command)
         complete_names(command)
         guard_places(command)
+        guard(command)
         return command

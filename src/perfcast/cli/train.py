@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfcast.cli.options.numbers import Whole
 from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.errors import InputError
 from perfcast.printer.streams import say
+from perfcast.ranges import COUNT, SEED, THREADS, Range
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     help="Folder of measured tables; for learned, may be repeated. For embedding, where measured lookups "
     "are; default: the user's data folder.",
 )  # fmt: skip
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Same seed, same weights.")
+@click.option("--seed", default=0, show_default=True, type=Whole(SEED), help="Same seed, same weights.")
 @click.option("--leave-out", multiple=True, metavar="DEVICE", help="Do not learn from it; may be repeated.")
 @click.option("--vendor", default="nvidia", show_default=True, type=click.Choice(["nvidia", "amd"]))
 @click.option(
@@ -36,19 +38,21 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder (embedding: file) of the result; default: in the user's data folder.",
 )
-@click.option("--epochs", type=click.IntRange(1), help="As published by default.")
+@click.option(
+    "--epochs", type=Whole(Range(1, 1_000_000, "passes over the data")), help="As published by default."
+)
 @click.option(
     "--passes",
-    type=click.IntRange(0),
+    type=Whole(Range(0, 100_000, "passes over the lookups")),
     help="embedding: measure each lookup so often on this machine before; default: 0.",
 )
 @click.option(
     "--max-rows",
-    type=click.IntRange(1),
+    type=Whole(COUNT),
     help="vision: of measured steps, one model of each family after the other; serving: of points; default: "
     "all.",
 )
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Processor threads.")
+@click.option("--threads", default=1, show_default=True, type=Whole(THREADS), help="Processor threads.")
 def train(
     predictor: str,
     folders: tuple[str, ...],

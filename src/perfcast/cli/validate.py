@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.numbers import Whole
 from perfcast.cli.options.places import OUTPUT_DOCUMENT, OUTPUT_FOLDER, OUTPUT_PICTURE
 from perfcast.cli.validated import finish, finish_study, finish_suite, outputs
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.printer.streams import say
+from perfcast.ranges import COUNT, THREADS, Range
 
 if TYPE_CHECKING:
     from perfcast.evidence.validate.kernels.leave_out import By, LeaveOut
@@ -43,7 +45,7 @@ class Options:
 @click.command()
 @click.argument("suite")
 @click.option("--data", multiple=True, metavar="DIR", help="Measured data; may be repeated; default: sample.")
-@click.option("--max-rows", type=click.IntRange(min=1), default=100_000, show_default=True)
+@click.option("--max-rows", type=Whole(COUNT), default=100_000, show_default=True)
 @click.option("--predictor", "predictors", multiple=True, help="May be repeated; default: all.")
 @click.option(
     "--subject",
@@ -87,11 +89,11 @@ class Options:
     metavar="FILE",
     help="The page's figures as .svg or .png; FILE:NAME is one of them.",
 )
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
+@click.option("--threads", type=Whole(THREADS), default=1, show_default=True, help="With --leave-out.")
 @click.option(
     "--measurements",
     multiple=True,
-    type=click.IntRange(min=0),
+    type=Whole(Range(0, COUNT.largest)),
     metavar="N",
     help="kernels: errors once N kernels of each device are measured; may be repeated.",
 )

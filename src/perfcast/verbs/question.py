@@ -7,10 +7,9 @@ field's metadata. Texts such as plans, times and lengths are read where the verb
 
 from __future__ import annotations
 
-import operator
 import re
 import sys
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from importlib import import_module
@@ -19,7 +18,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar, cast, get_args, get_origin
 
 from perfcast.errors import InputError, QuestionError, UnknownNameError
-from perfcast.verbs.shared.values import read_amount
+from perfcast.ranges import Range
+from perfcast.verbs.fields import FieldKind, read_value
 
 Item = TypeVar("Item", str, int, float)
 #: What a field may hold where nothing but plain data is at hand.
@@ -45,32 +45,46 @@ _FILE, _PLACE, _USUAL, _BOUNDS, _IN_PYTHON = "is_file", "is_place", "usual", "bo
 _AMOUNT = "is_amount"
 #: Endings of files that options take.
 _ENDINGS = (".json", ".toml", ".py", ".yaml", ".yml", ".csv", ".gz")
+#: How a message names a field: by its own name, or as the option of the command line.
+Spelling = Callable[[str], str]
 
 
-def usually(
-    value: Plain, *, between: tuple[int, int] | None = None, is_place: bool = False
-) -> Mapping[str, object]:
+def _plainly(name: str) -> str:
+    return f"{name}:"
+
+
+def usually(value: Plain, *, within: Range | None = None, is_place: bool = False) -> Mapping[str, object]:
     """Metadata of a field: what is taken where nothing is said.
 
     Args:
-        between: Smallest and largest number that it takes; None: any.
+        within: What its numbers may be; every field of numbers has a range.
         is_place: As of ``PLACE``.
     """
-    bounds = {} if between is None else {_BOUNDS: between}
+    bounds = {} if within is None else {_BOUNDS: within}
     return MappingProxyType({_USUAL: value, _PLACE: is_place, **bounds})
 
 
-def between(smallest: int, largest: int) -> Mapping[str, object]:
+def within(allowed: Range) -> Mapping[str, object]:
+    """Metadata of a field: what its number, or each of its numbers, may be."""
+    return MappingProxyType({_BOUNDS: allowed})
+
+
+def between(smallest: float, largest: float, why: str = "") -> Mapping[str, object]:
     """Metadata of a field: the smallest and largest number that it takes."""
-    return MappingProxyType({_BOUNDS: (smallest, largest)})
+    return within(Range(smallest, largest, why))
 
 
 #: Metadata of a field that names, or may name, a file of the machine.
 FILE: Mapping[str, object] = MappingProxyType({_FILE: True})
 #: Metadata of a field that is about nothing but the machine that answers: a folder, a file, what it starts.
 PLACE: Mapping[str, object] = MappingProxyType({_PLACE: True})
-#: Metadata of a field whose number may be written with a letter: '15T'.
-AMOUNT: Mapping[str, object] = MappingProxyType({_AMOUNT: True})
+
+
+def amount(allowed: Range) -> Mapping[str, object]:
+    """Metadata of a field whose number may be written with a letter: '15T'."""
+    return MappingProxyType({_AMOUNT: True, _BOUNDS: allowed})
+
+
 #: Metadata of a field that Python alone can fill.
 IN_PYTHON: Mapping[str, object] = MappingProxyType({_IN_PYTHON: True})
 
@@ -179,17 +193,20 @@ def question_of(verb: str, plain: Mapping[str, object]) -> Question:
     return kind(**_checked(kind, {key: value for key, value in plain.items() if value is not None}))
 
 
-def check_question(question: Question) -> Question:
-    """The same question, its values of the right types.
+def check_question(question: Question, spell: Spelling = _plainly) -> Question:
+    """The same question, its values of the right types and within their ranges.
+
+    Args:
+        spell: How a message names a field.
 
     Raises:
-        QuestionError: A value of another type; the message names its field.
+        QuestionError: A value of another type, out of its range, or empty; the message names its field.
     """
     kind = type(question)
     given = {one.name: getattr(question, one.name) for one in plain_fields(kind)}
     held = {name: value for name, value in given.items() if is_plain(value) and question.says(name)}
     others = {name for name, value in given.items() if not is_plain(value)}
-    for name, value in _checked(kind, held, others).items():
+    for name, value in _checked(kind, held, others, spell).items():
         if value is not held[name]:
             question.hold(**{name: value})
     return question
@@ -280,29 +297,7 @@ def _catalog_name(value: object) -> str | None:
 # ---- types of fields ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldKind:
-    """What plain data a field takes.
-
-    Attributes:
-        scalar: Of it, or of each of its items.
-        is_list: Whether it takes several.
-        words: The closed set that it is one of; None: any.
-        bounds: Smallest and largest number that it takes; None: any.
-        is_amount: Whether its number may also be a text such as '15T'.
-        takes_numbers: Whether its text may be given as a number.
-    """
-
-    scalar: type
-    is_list: bool = False
-    words: tuple[str, ...] | None = None
-    bounds: tuple[int, int] | None = None
-    is_amount: bool = False
-    takes_numbers: bool = False
-
-
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
-_IN_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def field_kinds(kind: type[Question]) -> Mapping[str, FieldKind]:
@@ -328,6 +323,7 @@ def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
                 bounds=one.metadata.get(_BOUNDS),
                 is_amount=bool(one.metadata.get(_AMOUNT)),
                 takes_numbers=inner == "str" and "float" in str(one.type).split(" | "),
+                names_file=bool(one.metadata.get(_FILE) or one.metadata.get(_PLACE)),
             )
         words = names.get(inner)
         if get_origin(words) is Literal:
@@ -336,7 +332,10 @@ def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
 
 
 def _checked(
-    kind: type[Question], plain: Mapping[str, object], others: Collection[str] = ()
+    kind: type[Question],
+    plain: Mapping[str, object],
+    others: Collection[str] = (),
+    spell: Spelling = _plainly,
 ) -> dict[str, Any]:
     """Values in the types of their fields.
 
@@ -344,54 +343,11 @@ def _checked(
         others: Fields that hold something else than plain data.
 
     Raises:
-        QuestionError: One of another type; one that is needed and missing.
+        QuestionError: One of another type, out of its range or empty; one that is needed and missing.
     """
     kinds = field_kinds(kind)
     for one in plain_fields(kind):
         is_needed = one.default is MISSING and one.default_factory is MISSING
         if is_needed and one.name not in plain and one.name not in others:
-            raise QuestionError(f"{one.name}: '{kind.verb}' needs it")
-    return {name: _value(name, kinds[name], value) for name, value in plain.items()}
-
-
-def _value(name: str, kind: FieldKind, value: object) -> object:
-    if not kind.is_list:
-        return _scalar(name, kind, value)
-    if isinstance(value, list | tuple):
-        return tuple(_scalar(name, kind, item) for item in value)
-    return (_scalar(name, kind, value),)
-
-
-def _scalar(name: str, kind: FieldKind, value: object) -> object:
-    if kind.is_amount and isinstance(value, str):
-        return read_amount(option_of(name), value)
-    if kind.takes_numbers and isinstance(value, int | float) and not isinstance(value, bool):
-        return write_number(value)
-    found = _converted(kind.scalar, value)
-    if found is None:
-        raise QuestionError(f"{name}: {value!r} is not {_IN_WORDS[kind.scalar]}")
-    if kind.bounds is not None and not kind.bounds[0] <= found <= kind.bounds[1]:
-        raise QuestionError(f"{name}: {value!r} is not between {kind.bounds[0]:,} and {kind.bounds[1]:,}")
-    return found
-
-
-def write_number(value: float) -> str:
-    """A number as short as it can be read back."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
-def _converted(scalar: type, value: object) -> Any:
-    """A value of a type, also from what Python has beside it, such as an array's number; else None."""
-    if scalar is bool or isinstance(value, (scalar, bool)):
-        return value if isinstance(value, bool) == (scalar is bool) else None
-    if isinstance(value, str) or scalar is str:
-        return None
-    try:
-        return operator.index(value) if scalar is int else _finite(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-
-
-def _finite(value: Any) -> float | int:
-    return value if isinstance(value, int) else float(value)
+            raise QuestionError(f"{spell(one.name)} '{kind.verb}' needs it")
+    return {name: read_value(spell(name), kinds[name], value) for name, value in plain.items()}

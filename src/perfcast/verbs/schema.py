@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any
 
+from perfcast.ranges import Range
 from perfcast.report.answers import read_attributes
+from perfcast.verbs.fields import FieldKind
 from perfcast.verbs.question import (
-    FieldKind,
     Question,
     field_kinds,
     plain_fields,
@@ -64,6 +65,12 @@ def question_schema(verb: str) -> dict[str, Any]:
     }
 
 
+def _limits(allowed: Range) -> dict[str, float]:
+    low = "exclusiveMinimum" if allowed.is_above else "minimum"
+    high = "exclusiveMaximum" if allowed.is_below else "maximum"
+    return {low: allowed.smallest, high: allowed.largest}
+
+
 def _type_of(taken: FieldKind) -> dict[str, Any]:
     one: dict[str, Any] = {"type": _NAMES[taken.scalar]}
     if taken.is_amount or taken.takes_numbers:
@@ -71,5 +78,5 @@ def _type_of(taken: FieldKind) -> dict[str, Any]:
     if taken.words is not None:
         one["enum"] = list(taken.words)
     if taken.bounds is not None:
-        one |= {"minimum": taken.bounds[0], "maximum": taken.bounds[1]}
+        one |= _limits(taken.bounds)
     return {"type": "array", "items": one} if taken.is_list else one

@@ -6,6 +6,7 @@ import shlex
 from urllib.parse import parse_qsl, urlencode
 
 from perfcast.errors import QuestionError
+from perfcast.verbs.fields import write_number
 from perfcast.verbs.question import (
     Question,
     field_kinds,
@@ -13,7 +14,6 @@ from perfcast.verbs.question import (
     plain_of,
     question_class,
     question_of,
-    write_number,
 )
 
 

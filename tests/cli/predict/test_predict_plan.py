@@ -186,7 +186,7 @@ def test_stragglers_lengthen_the_step_and_its_tail(tiny: str, capsys: pytest.Cap
         ("--cluster dgx-h100:8 --plan bucket=1e400MB", "bucket=1e400MB: not a finite number"),
         ("--cluster dgx-h100:8 --plan bucket=nanMB", "bucket=nanMB: not a finite number"),
         ("--cluster dgx-h100:8 --plan imbalance=inf", "imbalance=inf: not a finite number"),
-        ("--cluster dgx-h100:8 --tokens 1e9 --mtbf -1", "--mtbf -1: must be above 0"),
+        ("--cluster dgx-h100:8 --tokens 1e9 --mtbf -1", "--mtbf -1 is not above 0"),
         ("--cluster dgx-h100:8 --mtbf 5", "give its --tokens"),
         ("--device t4 --closed-form", "of a plan over several devices"),
     ],

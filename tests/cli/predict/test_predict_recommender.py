@@ -48,7 +48,7 @@ def test_a_dash_leaves_standard_output_to_json_and_the_optimizer_is_that_of_the_
         (("--html", "/nowhere/page.html"), "cannot write"),
         (("--closed-form",), "--closed-form"),
         (("--mtbf", "3"), "--mtbf"),
-        (("--batch-size", "0"), "a batch of 0"),
+        (("--batch-size", "0"), "--batch-size 0 is not between"),
         (("--device", "t4"), "a100-sxm-80gb"),
     ],
 )

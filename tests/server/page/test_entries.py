@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("nicegui", reason="the page needs perfcast[web]")
 
 from perfcast.server.page.fields import Field, fields_of, read_entry, split_entry, write_entry
-from perfcast.verbs.question import VERBS, FieldKind
+from perfcast.verbs.fields import FieldKind
+from perfcast.verbs.question import VERBS
 
 NUMBER = Field(name="n", kind=FieldKind(scalar=int))
 NUMBERS = Field(name="n", kind=FieldKind(scalar=int, is_list=True))

@@ -44,7 +44,7 @@ def test_an_interval_may_be_an_optimum() -> None:
 
 @pytest.mark.parametrize("option", ["mtbf", "checkpoint_interval", "price"])
 def test_what_is_no_number_is_refused_by_name(option: str) -> None:
-    with pytest.raises(InputError, match=f"--{option.replace('_', '-')} soon: not a number"):
+    with pytest.raises(InputError, match=f"--{option.replace('_', '-')} 'soon' is not a number"):
         build(tokens=1e12, **{option: "soon"})
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     click.option("--bytes", default="1KB..1GB", show_default=True),
     click.option("--axes", default=""),
     click.option("--algorithm", default="nccl", show_default=True),
-    click.option("--groups", type=click.IntRange(1, 10**9)),
+    click.option("--groups", type=int),
     click.option("--profile", metavar="FILE"),
     click.option(
         "--data", multiple=True, metavar="DIR", help="Measured tables to draw beside it; may be repeated."

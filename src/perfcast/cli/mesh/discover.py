@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.numbers import Number, Whole
 from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.errors import InputError
+from perfcast.ranges import DEVICES, MADE_UP, SEED, STALL
 
 if TYPE_CHECKING:
     from perfcast.measure.mesh_discovery.found import DiscoveredMesh
@@ -15,12 +17,18 @@ if TYPE_CHECKING:
 
 
 @click.command(name="discover")
-@click.option("--ranks", type=int, help="Processes to launch here; left out under torchrun or Slurm.")
+@click.option(
+    "--ranks", type=Whole(DEVICES), help="Processes to launch here; left out under torchrun or Slurm."
+)
 @click.option("--from", "source", metavar="FILE", help="Pairs measured before; nothing is run.")
 @click.option("--topology", metavar="FILE", help="What nvidia-smi topo -m printed; nothing is run.")
-@click.option("--synthetic", type=int, metavar="N", help="A made-up cluster of N ranks, to see how it works.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the choice of pairs.")
-@click.option("--stall-seconds", type=float, default=25.0, show_default=True, help="Longest wait for a rank.")
+@click.option(
+    "--synthetic", type=Whole(MADE_UP), metavar="N", help="A made-up cluster of N ranks, to see how it works."
+)
+@click.option("--seed", type=Whole(SEED), default=0, show_default=True, help="Of the choice of pairs.")
+@click.option(
+    "--stall-seconds", type=Number(STALL), default=25.0, show_default=True, help="Longest wait for a rank."
+)
 @output_options(html=True)
 def discover(
     ranks: int | None,

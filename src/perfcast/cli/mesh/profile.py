@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.numbers import Number, Whole
 from perfcast.cli.options.places import OUTPUT_FILE
 from perfcast.cli.output import Outputs, output_options, write_answer
+from perfcast.ranges import DEVICES, MESSAGE_BYTES, STALL
 from perfcast.units import KIB, MIB
 
 if TYPE_CHECKING:
@@ -20,15 +22,23 @@ if TYPE_CHECKING:
 
 
 @click.command(name="profile")
-@click.option("--ranks", type=int, help="Processes to launch here; left out under torchrun or Slurm.")
+@click.option(
+    "--ranks", type=Whole(DEVICES), help="Processes to launch here; left out under torchrun or Slurm."
+)
 @click.option(
     "--mesh", default="", help="Axes, the slowest first, as in dp=2,tp=2; default: one axis, world."
 )
 @click.option("--backend", help="gloo or nccl; default: nccl where PyTorch sees a GPU.")
 @click.option("--collective", "collectives", multiple=True, help="Measure or read this one; may be repeated.")
-@click.option("--least-bytes", type=int, default=KIB, show_default=True, help="Smallest message.")
-@click.option("--most-bytes", type=int, default=64 * MIB, show_default=True, help="Largest message.")
-@click.option("--stall-seconds", type=float, default=25.0, show_default=True, help="Longest wait for a rank.")
+@click.option(
+    "--least-bytes", type=Whole(MESSAGE_BYTES), default=KIB, show_default=True, help="Smallest message."
+)
+@click.option(
+    "--most-bytes", type=Whole(MESSAGE_BYTES), default=64 * MIB, show_default=True, help="Largest message."
+)
+@click.option(
+    "--stall-seconds", type=Number(STALL), default=25.0, show_default=True, help="Longest wait for a rank."
+)
 @click.option("--restart", is_flag=True, help="Begin anew; what was measured stays beside (.old).")
 @click.option("--from-log", "logs", multiple=True, metavar="FILE", help="Fit a log of nccl-tests instead.")
 @click.option(

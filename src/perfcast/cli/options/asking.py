@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from perfcast.cli.options.pack import Command
-from perfcast.errors import QuestionError
-from perfcast.verbs.question import Question, plain_fields
+from perfcast.errors import InputError, QuestionError
+from perfcast.verbs.question import Question, check_question, option_of, plain_fields
 from perfcast.verbs.schema import described
 
 
@@ -32,7 +32,15 @@ def asking(kind: type[Question], *options: Callable[[Command], Command]) -> Call
             values = {name: given.pop(name) for name in names}
             said = {name: value for name, value in values.items() if _is_written(context, name)}
             try:
-                return function(**given, asked=make_question(kind, **said))
+                asked = make_question(kind, **said)
+            except QuestionError as error:
+                raise click.UsageError(str(error), context) from error
+            try:
+                check_question(asked, lambda name: _spelled(context, name))
+            except QuestionError as error:  # a value that none can mean: one line, no usage
+                raise InputError(str(error)) from error
+            try:
+                return function(**given, asked=asked)
             except QuestionError as error:
                 raise click.UsageError(str(error), context) from error
 
@@ -48,6 +56,13 @@ def asking(kind: type[Question], *options: Callable[[Command], Command]) -> Call
 def make_question(kind: type[Question], **said: Any) -> Question:
     """The question that options say."""
     return kind(**said)
+
+
+def _spelled(context: click.Context, name: str) -> str:
+    """A field as it was written: an option, or an argument in capitals."""
+    of_name = (one for one in context.command.params if one.name == name)
+    parameter = next(of_name, None)
+    return parameter.human_readable_name if isinstance(parameter, click.Argument) else option_of(name)
 
 
 def _is_written(context: click.Context, name: str) -> bool:

@@ -7,7 +7,7 @@ import click
 from perfcast.cli.options.asking import asking
 from perfcast.cli.options.places import OUTPUT_FILE, OUTPUT_FOLDER
 from perfcast.cli.trace.options import asked_limit_option
-from perfcast.verbs.replay.question import MOST, ReplayQuestion
+from perfcast.verbs.replay.question import ReplayQuestion
 
 _SELECTION = (
     click.argument("traces", nargs=-1, required=True, metavar="TRACE..."),
@@ -26,8 +26,8 @@ _SELECTION = (
 )
 _PLAYING = (
     click.option("--device", metavar="NAME"),
-    click.option("--repeat", type=click.IntRange(0, MOST), metavar="N"),
-    click.option("--warm-up", type=click.IntRange(0, MOST), default=5, show_default=True, metavar="N"),
+    click.option("--repeat", type=int, metavar="N"),
+    click.option("--warm-up", type=int, default=5, show_default=True, metavar="N"),
     click.option(
         "--host-gaps", is_flag=False, flag_value="scaled", default="off", show_default=True,
         type=click.Choice(["off", "recorded", "scaled"]),
@@ -35,13 +35,13 @@ _PLAYING = (
     click.option(
         "--prepare", type=click.Choice(["auto", "ahead", "lazily"]), default="auto", show_default=True
     ),
-    click.option("--threads", type=click.IntRange(0, MOST), default=0, metavar="N"),
+    click.option("--threads", type=int, default=0, metavar="N"),
 )  # fmt: skip
 _RANKS = (
-    click.option("--ranks", type=click.IntRange(1, MOST), metavar="N"),
+    click.option("--ranks", type=int, metavar="N"),
     click.option("--backend", type=click.Choice(["gloo", "nccl"]), default="gloo", show_default=True),
     click.option("--blocking", is_flag=True),
-    click.option("--world-size", type=click.IntRange(1, MOST), metavar="N"),
+    click.option("--world-size", type=int, metavar="N"),
     click.option("--rebalance", is_flag=True),
     click.option("--emulate", metavar="[CLUSTER]:RANKS"),
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.options.numbers import Whole
 from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.errors import PerfcastError
+from perfcast.ranges import COUNT, Range
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -20,14 +22,14 @@ from perfcast.errors import PerfcastError
     metavar="DIR",
     help="A new folder.",
 )
-@click.option("--steps", "num_steps", type=click.IntRange(1), default=3, show_default=True, help="To record.")
+@click.option("--steps", "num_steps", type=Whole(COUNT), default=3, show_default=True, help="To record.")
 @click.option(
-    "--skip", "num_skipped", type=click.IntRange(1), default=5, show_default=True, help="Steps to warm up."
+    "--skip", "num_skipped", type=Whole(COUNT), default=5, show_default=True, help="Steps to warm up."
 )
 @click.option(
     "--timed",
     "num_timed",
-    type=click.IntRange(0),
+    type=Whole(Range(0, COUNT.largest)),
     default=5,
     show_default=True,
     help="Steps that are only timed, before and again after: the slow-down is measured against them.",

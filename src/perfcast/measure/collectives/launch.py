@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from perfcast.errors import CalibrationError
+from perfcast.ranges import LAUNCHED
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 3.0
@@ -34,8 +35,9 @@ def run_together(
         on_poll: Called several times a second.
 
     Raises:
-        CalibrationError: A process died or failed; says which and how.
+        CalibrationError: A process died or failed; says which and how. More than one machine is asked to run.
     """
+    LAUNCHED.check("--ranks", len(commands), CalibrationError)
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for rank, command in enumerate(commands):

@@ -26,6 +26,7 @@ from perfcast.measure.collectives import store
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence, local_environment, run_together
 from perfcast.measure.collectives.plan import ProfilePlan
+from perfcast.ranges import LAUNCHED
 
 
 def profile_here(
@@ -40,8 +41,10 @@ def profile_here(
 
     Raises:
         CalibrationError: A rank died, or measurements cannot be fitted; what is finished is kept.
-        InputError: NCCL with fewer GPUs than ranks, or another process measures into the same file.
+        InputError: NCCL with fewer GPUs than ranks, more ranks than one machine runs, or another process
+            measures into the same file.
     """
+    LAUNCHED.check("--ranks", plan.world_size)
     _check_devices(plan)
     measurements = store.measurements_path(path)
     with open_records(measurements, store.KIND, restart=restart) as file:  # rank 0 is who writes to it

@@ -13,6 +13,7 @@ from perfcast.measure.collectives.launch import run_together
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
 from perfcast.measure.mesh_discovery.matrix import PairSamples, checked_pairs
 from perfcast.printer.streams import say
+from perfcast.ranges import LAUNCHED
 
 _RESULT = "found.json"
 _MEETING = "meeting"
@@ -28,6 +29,7 @@ def launch_and_discover(
         CalibrationError: A process died or stalls; the others are stopped.
     """
     checked_pairs([], num_ranks)
+    LAUNCHED.check("--ranks", num_ranks)
     with tempfile.TemporaryDirectory(prefix="perfcast-") as name:
         folder = Path(name)
         commands = [

@@ -7,7 +7,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
-from perfcast.verbs.question import FieldKind, field_kinds, question_class, usual_values
+from perfcast.verbs.fields import FieldKind
+from perfcast.verbs.question import field_kinds, question_class, usual_values
 from perfcast.verbs.schema import described
 
 #: What is entered: words, a number, yes or no, or one of a few words.

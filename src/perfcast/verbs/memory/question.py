@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
-from perfcast.verbs.question import FILE, usually
+from perfcast.ranges import DEVICES, RANK
+from perfcast.verbs.question import FILE, usually, within
 from perfcast.verbs.shared.step import StepQuestion
 
 
@@ -34,8 +35,8 @@ class MemoryQuestion(StepQuestion):
     largest_batch: bool = False
     largest_sequence: bool = False
     allocator: str | None = field(default=None, metadata=usually(""))
-    world_size: int | None = None
-    rank: int | None = field(default=None, metadata=usually(0))
+    world_size: int | None = field(default=None, metadata=within(DEVICES))
+    rank: int | None = field(default=None, metadata=usually(0, within=RANK))
     fit: bool = False
     cluster: str | Cluster | None = field(default=None, metadata=FILE)
     framework: str | None = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from perfcast.verbs.question import FILE, PLACE, Question, between, usually
-
-_MOST_GROUPS = 10**9
+from perfcast.ranges import DEVICES
+from perfcast.verbs.question import FILE, PLACE, Question, usually, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,7 @@ class MeshCostQuestion(Question):
     bytes: str | None = field(default=None, metadata=usually("1KB..1GB"))
     axes: str | None = field(default=None, metadata=usually(""))
     algorithm: str | None = field(default=None, metadata=usually("nccl"))
-    groups: int | None = field(default=None, metadata=between(1, _MOST_GROUPS))
+    groups: int | None = field(default=None, metadata=within(DEVICES))
     profile: str | None = field(default=None, metadata=PLACE)
     network: str | None = None
     fail: tuple[str, ...] | str = ()

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from perfcast.core.cluster import Cluster
-from perfcast.verbs.question import FILE
+from perfcast.ranges import DEVICES
+from perfcast.verbs.question import FILE, within
 from perfcast.verbs.shared.run import RunQuestion
 from perfcast.verbs.shared.step import StepQuestion
 
@@ -39,7 +40,7 @@ class PredictQuestion(RunQuestion, StepQuestion):
     cost_model: str | CostModel | None = None
     framework: str | None = None
     weights: str | None = field(default=None, metadata=FILE)
-    world_size: int | None = None
+    world_size: int | None = field(default=None, metadata=within(DEVICES))
     closed_form: bool = False
     stragglers: str | None = None
     host: str | None = None

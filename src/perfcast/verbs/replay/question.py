@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from perfcast.verbs.question import PLACE, Question, between, usually
+from perfcast.ranges import DEVICES, PROCESSES, REPEATS, THREADS_OR_ALL
+from perfcast.verbs.question import PLACE, Question, usually, within
 
 Only = Literal["compute", "communication"]
 PrepareWord = Literal["auto", "ahead", "lazily"]
 GapsWord = Literal["off", "recorded", "scaled"]
 BackendWord = Literal["gloo", "nccl"]
-#: Counts of repetitions, threads and ranks that nobody exceeds.
-MOST = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +65,15 @@ class ReplayQuestion(Question):
     max_bytes: str | None = field(default=None, metadata=usually("2GiB"))
     max_tensor_bytes: str | None = field(default=None, metadata=usually("16GiB"))
     device: str | None = None
-    repeat: int | None = field(default=None, metadata=between(0, MOST))
-    warm_up: int | None = field(default=None, metadata=usually(5, between=(0, MOST)))
+    repeat: int | None = field(default=None, metadata=within(REPEATS))
+    warm_up: int | None = field(default=None, metadata=usually(5, within=REPEATS))
     host_gaps: GapsWord | None = field(default=None, metadata=usually("off"))
     prepare: PrepareWord | None = field(default=None, metadata=usually("auto"))
-    threads: int | None = field(default=None, metadata=usually(0, between=(0, MOST)))
-    ranks: int | None = field(default=None, metadata=between(1, MOST))
+    threads: int | None = field(default=None, metadata=usually(0, within=THREADS_OR_ALL))
+    ranks: int | None = field(default=None, metadata=within(PROCESSES))
     backend: BackendWord | None = field(default=None, metadata=usually("gloo"))
     blocking: bool = False
-    world_size: int | None = field(default=None, metadata=between(1, MOST))
+    world_size: int | None = field(default=None, metadata=within(DEVICES))
     rebalance: bool = False
     emulate: str | None = None
     profile: str | None = field(default=None, metadata=PLACE)

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal, get_args
 
 from perfcast.core.plans.text import PlanValues, parse_plan
 from perfcast.core.words import known_word
-from perfcast.verbs.question import FILE, PLACE, Question, each, usually
+from perfcast.ranges import BATCH, DEVICES, TOKENS_OF_SEQUENCE
+from perfcast.verbs.question import FILE, PLACE, Question, each, usually, within
 from perfcast.verbs.shared.tuning import TuningQuestion
 from perfcast.verbs.shared.values import split_names
 
@@ -64,15 +65,15 @@ class ScaleQuestion(TuningQuestion, _Scaled):
     verb: ClassVar[str] = "scale"
 
     cluster: tuple[str, ...] | str = field(default=(), metadata=FILE)
-    devices: tuple[int, ...] | int = ()
+    devices: tuple[int, ...] | int = field(default=(), metadata=within(DEVICES))
     plan: str | None = field(default=None, metadata=usually(""))
     weak: bool = False
-    batch_size: int | None = None
-    micro_batch_size: int | None = None
-    sequence_length: int | None = None
+    batch_size: int | None = field(default=None, metadata=within(BATCH))
+    micro_batch_size: int | None = field(default=None, metadata=within(BATCH))
+    sequence_length: int | None = field(default=None, metadata=within(TOKENS_OF_SEQUENCE))
     mode: ScaledMode | None = field(default=None, metadata=usually("train"))
-    batch_sizes: tuple[int, ...] | int = ()
-    contexts: tuple[int, ...] | int = ()
+    batch_sizes: tuple[int, ...] | int = field(default=(), metadata=within(BATCH))
+    contexts: tuple[int, ...] | int = field(default=(), metadata=within(TOKENS_OF_SEQUENCE))
     dtype: str | None = None
     kv_cache_dtype: str | None = None
     framework: str | None = None

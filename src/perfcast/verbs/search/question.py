@@ -10,7 +10,17 @@ from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import OPTIMIZERS, Optimizer
 from perfcast.core.words import known_word
-from perfcast.verbs.question import AMOUNT, FILE, PLACE, Question, between, each, usually
+from perfcast.ranges import (
+    BATCH,
+    FRACTION,
+    PROCESSES,
+    SEQUENCES,
+    STEP_TOKENS,
+    TOKENS_OF_RUN,
+    TOKENS_OF_SEQUENCE,
+    Range,
+)
+from perfcast.verbs.question import FILE, PLACE, Question, amount, between, each, usually, within
 from perfcast.verbs.shared.serving import EngineQuestion, RequestsQuestion
 from perfcast.verbs.shared.tuning import TuningQuestion
 from perfcast.verbs.shared.values import split_names
@@ -57,10 +67,10 @@ class FleetQuestion(EngineQuestion, RequestsQuestion):
     limits_of: str | None = field(default=None, metadata=usually("p90"))
     dtypes: tuple[str, ...] | str = ()
     kv_cache_dtypes: tuple[str, ...] | str = ()
-    max_sequences: tuple[int, ...] | int = ()
-    max_step_tokens: tuple[int, ...] | int = ()
+    max_sequences: tuple[int, ...] | int = field(default=(), metadata=within(SEQUENCES))
+    max_step_tokens: tuple[int, ...] | int = field(default=(), metadata=within(STEP_TOKENS))
     pools: tuple[str, ...] | str = ()
-    num_played: int | None = field(default=None, metadata=usually(8, between=(0, 200)))
+    num_played: int | None = field(default=None, metadata=usually(8, within=Range(0, 200)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +119,8 @@ class SearchQuestion(FleetQuestion, TuningQuestion, _Searched):
     verb: ClassVar[str] = "search"
 
     cluster: tuple[str, ...] | str = field(metadata=FILE)
-    global_batch_size: tuple[int, ...] | int = ()
-    sequence_length: tuple[int, ...] | int = ()
+    global_batch_size: tuple[int, ...] | int = field(default=(), metadata=within(BATCH))
+    sequence_length: tuple[int, ...] | int = field(default=(), metadata=within(TOKENS_OF_SEQUENCE))
     mode: SearchMode | None = field(default=None, metadata=usually("train"))
     dtype: str | None = None
     kv_cache_dtype: str | None = None
@@ -120,16 +130,16 @@ class SearchQuestion(FleetQuestion, TuningQuestion, _Searched):
     any_framework: bool = False
     cost_model: str | None = None
     fix: tuple[str, ...] | str = ()
-    max_memory_fraction: float | None = field(default=None, metadata=usually(1.0))
-    min_mfu: float | None = None
+    max_memory_fraction: float | None = field(default=None, metadata=usually(1.0, within=FRACTION))
+    min_mfu: float | None = field(default=None, metadata=within(FRACTION))
     objective: str | None = None
-    tokens: float | None = field(default=None, metadata=AMOUNT)
+    tokens: float | None = field(default=None, metadata=amount(TOKENS_OF_RUN))
     deadline: str | float | None = None
     prices: str | None = field(default=None, metadata=PLACE)
-    top: int | None = field(default=None, metadata=usually(10, between=(1, 1000)))
+    top: int | None = field(default=None, metadata=usually(10, within=Range(1, 1000)))
     num_simulated: int | None = field(default=None, metadata=between(0, 10_000))
     no_simulate: bool = False
-    processes: int | None = field(default=None, metadata=between(1, 256))
+    processes: int | None = field(default=None, metadata=within(PROCESSES))
     compare: tuple[str, ...] | str = ()
     sensitivity: bool = False
     max_ttft: str | float | None = None

@@ -10,7 +10,8 @@ from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_values, stated_values
 from perfcast.core.serving.load import MeasuredWindow
-from perfcast.verbs.question import FILE, Question, usually
+from perfcast.ranges import DEGREE, DEVICES, FRACTION, REQUESTS, SEED, SEQUENCES, STEP_TOKENS
+from perfcast.verbs.question import FILE, Question, usually, within
 from perfcast.verbs.shared.serving import EngineQuestion, RequestsQuestion
 
 #: Which of the two forms answers, as the option says it.
@@ -79,31 +80,31 @@ class ServingQuestion(EngineQuestion, RequestsQuestion, _Served):
 
     verb: ClassVar[str] = "serving"
 
-    devices: int | None = None
+    devices: int | None = field(default=None, metadata=within(DEVICES))
     cluster: str | Cluster | None = field(default=None, metadata=FILE)
     plan: str | Plan | None = None
-    replicas: int | None = None
+    replicas: int | None = field(default=None, metadata=within(DEGREE))
     prefill_plan: str | Plan | None = None
-    prefill_replicas: int | None = None
+    prefill_replicas: int | None = field(default=None, metadata=within(DEGREE))
     decode_plan: str | Plan | None = None
-    decode_replicas: int | None = None
+    decode_replicas: int | None = field(default=None, metadata=within(DEGREE))
     requests: str | None = field(default=None, metadata=FILE)
-    num_requests: int | None = None
+    num_requests: int | None = field(default=None, metadata=within(REQUESTS))
     measure: MeasuredWindow | None = field(default=None, metadata=usually("all"))
-    seed: int | None = field(default=None, metadata=usually(0))
+    seed: int | None = field(default=None, metadata=usually(0, within=SEED))
     saturated: bool = False
     dtype: str | None = None
     kv_cache_dtype: str | None = None
     framework: str | None = None
-    max_sequences: int | None = None
-    max_step_tokens: int | None = None
+    max_sequences: int | None = field(default=None, metadata=within(SEQUENCES))
+    max_step_tokens: int | None = field(default=None, metadata=within(STEP_TOKENS))
     chunked_prefill: bool | None = None
-    block_tokens: int | None = None
+    block_tokens: int | None = field(default=None, metadata=within(STEP_TOKENS))
     cuda_graphs: bool | None = None
     max_ttft: str | float | None = None
     max_tpot: str | float | None = None
     max_latency: str | float | None = None
-    percentile: float | None = None
+    percentile: float | None = field(default=None, metadata=within(FRACTION))
     method: MethodWord | None = field(default=None, metadata=usually("both"))
     cost_model: str | None = None
     price: str | float | None = field(default=None, metadata=FILE)

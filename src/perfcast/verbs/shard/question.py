@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from perfcast.ranges import BATCH, FRACTION, SEED
 from perfcast.verbs.question import FILE, PLACE, Question, usually
 
 
@@ -39,10 +40,10 @@ class ShardQuestion(_Sharded):
     verb: ClassVar[str] = "shard"
 
     cluster: str = field(metadata=FILE)
-    batch_size: int | None = field(default=None, metadata=usually(65_536))
+    batch_size: int | None = field(default=None, metadata=usually(65_536, within=BATCH))
     indices: str | None = field(default=None, metadata=PLACE)
     optimizer: str | None = field(default=None, metadata=usually("rowwise_adagrad"))
     kinds: str | None = field(default=None, metadata=usually("row_wise,column_wise,data_parallel"))
-    memory_share: float | None = field(default=None, metadata=usually(0.8))
+    memory_share: float | None = field(default=None, metadata=usually(0.8, within=FRACTION))
     cost_model: str | None = None
-    seed: int | None = field(default=None, metadata=usually(0))
+    seed: int | None = field(default=None, metadata=usually(0, within=SEED))

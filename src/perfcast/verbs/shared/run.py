@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfcast.errors import InputError, PlanError
-from perfcast.units import GIGA, HOUR, MINUTE
-from perfcast.verbs.question import AMOUNT, FILE, Question
+from perfcast.ranges import DOLLARS, GIGABYTES_PER_SECOND, TOKENS_OF_RUN, Range, read_number
+from perfcast.units import GIGA, HOUR, MINUTE, TERA
+from perfcast.verbs.question import FILE, Question, amount, between, within
 
 if TYPE_CHECKING:
     from perfcast.prediction.request.run import CheckpointRule, RunRequest
 
+#: Of checkpoints and of interruptions.
+MINUTES = Range(0, GIGA, "minutes, or 'daly' or 'young'", is_above=True)
+HOURS = Range(0, TERA, "hours, or 'none'", is_above=True)
 #: Fields of a run, --tokens first.
 RUN_FIELDS = (
     "tokens",
@@ -41,13 +45,13 @@ class RunQuestion(Question):
         price: Dollars of a device-hour, or a FILE.toml of prices by device.
     """
 
-    tokens: float | None = field(default=None, metadata=AMOUNT)
+    tokens: float | None = field(default=None, metadata=amount(TOKENS_OF_RUN))
     mtbf: str | float | None = None
-    restart: float | None = None
+    restart: float | None = field(default=None, metadata=between(0, GIGA, "minutes"))
     checkpoint_interval: str | float | None = None
-    checkpoint_bandwidth: float | None = None
+    checkpoint_bandwidth: float | None = field(default=None, metadata=within(GIGABYTES_PER_SECOND))
     async_checkpoint: bool = False
-    pue: float | None = None
+    pue: float | None = field(default=None, metadata=between(1, 100, "a site draws no less than its servers"))
     price: str | float | None = field(default=None, metadata=FILE)
 
     @property
@@ -97,7 +101,7 @@ def _interval(said: str | float | None) -> tuple[CheckpointRule, float | None]:
         return usual, None
     text = str(said)
     named = next((rule for rule in CHECKPOINT_RULES if rule == text), None)
-    return (named, None) if named else (usual, MINUTE * _number("--checkpoint-interval", text))
+    return (named, None) if named else (usual, MINUTE * _number("--checkpoint-interval", text, MINUTES))
 
 
 def read_price(text: str, device: str) -> tuple[float, str]:
@@ -112,7 +116,7 @@ def read_price(text: str, device: str) -> tuple[float, str]:
         InputError: Neither, or a file that says nothing of the device.
     """
     if not text.endswith(".toml"):
-        return _number("--price", text), ""
+        return _number("--price", text, DOLLARS), ""
     from perfcast.figures import parse_table, parse_toml
 
     prices = parse_table(parse_toml(Path(text)), "prices", text)
@@ -123,17 +127,15 @@ def read_price(text: str, device: str) -> tuple[float, str]:
     dollars = row.get("dollars") if isinstance(row, dict) else None
     if isinstance(dollars, bool) or not isinstance(dollars, int | float) or not row.get("source"):
         raise InputError(f"{text}: the price of {device} has to state dollars and source")
+    DOLLARS.check(f"{text}: {device}: dollars", dollars)
     return float(dollars), f"{text}: {row['source']}"
 
 
 def _hours(mtbf: str | float | None) -> float | None:
     if mtbf is None:
         return None
-    return float("inf") if mtbf == "none" else HOUR * _number("--mtbf", str(mtbf))
+    return float("inf") if mtbf == "none" else HOUR * _number("--mtbf", str(mtbf), HOURS)
 
 
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise PlanError(f"{option} {text}: not a number") from None
+def _number(option: str, text: str, allowed: Range) -> float:
+    return read_number(option, text, allowed, PlanError)

@@ -9,7 +9,8 @@ from perfcast.core.serving.lengths import Lengths, parse_lengths
 from perfcast.core.serving.load import OpenLoad
 from perfcast.core.serving.scheduling import Speculation
 from perfcast.errors import InputError
-from perfcast.verbs.question import Question, option_of, usually
+from perfcast.ranges import BURSTINESS, CACHED, CLIENTS, EXPERT_LOAD, FRACTION, REQUEST_RATE
+from perfcast.verbs.question import Question, between, option_of, usually, within
 from perfcast.verbs.shared.values import check_fraction, parse_time
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ class RequestsQuestion(Question):
 
     input_length: str | float | None = None
     output_length: str | float | None = None
-    prefix_hit_share: float | None = field(default=None, metadata=usually(0.0))
-    concurrency: int | None = None
-    request_rate: float | None = None
-    burstiness: float | None = None
+    prefix_hit_share: float | None = field(default=None, metadata=usually(0.0, within=CACHED))
+    concurrency: int | None = field(default=None, metadata=within(CLIENTS))
+    request_rate: float | None = field(default=None, metadata=within(REQUEST_RATE))
+    burstiness: float | None = field(default=None, metadata=within(BURSTINESS))
 
     def lengths(self, name: str) -> Lengths | None:
         """Of ``input_length`` or ``output_length``; None where nothing is said.
@@ -67,11 +68,11 @@ class EngineQuestion(Question):
     """
 
     framework_version: str | None = None
-    memory_fraction: float | None = None
+    memory_fraction: float | None = field(default=None, metadata=within(FRACTION))
     speculate: str | None = None
-    expert_load: float | None = field(default=None, metadata=usually(1.0))
-    rank_wait_steps: int | None = None
-    polls_every_steps: int | None = None
+    expert_load: float | None = field(default=None, metadata=usually(1.0, within=EXPERT_LOAD))
+    rank_wait_steps: int | None = field(default=None, metadata=between(0, 1_000_000, "steps of an engine"))
+    polls_every_steps: int | None = field(default=None, metadata=between(1, 1_000_000, "steps of an engine"))
     host_seconds: str | float | None = None
 
     def engine_options(self, framework: str | None, memory_fraction: float | None = None) -> EngineOptions:

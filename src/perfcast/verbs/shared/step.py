@@ -18,7 +18,8 @@ from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.training import FRAMEWORKS
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, QuestionError
-from perfcast.verbs.question import FILE, IN_PYTHON, Question, usually
+from perfcast.ranges import BATCH, DEVICES, PIXELS, TOKENS_OF_SEQUENCE
+from perfcast.verbs.question import FILE, IN_PYTHON, Question, usually, within
 from perfcast.verbs.shared.tuning import TuningQuestion
 
 if TYPE_CHECKING:
@@ -81,19 +82,19 @@ class StepQuestion(TuningQuestion, _Subject):
         recompute: The plan's key of that name by itself, from Python: none or full.
     """
 
-    devices: int | None = field(default=None, metadata=usually(1))
+    devices: int | None = field(default=None, metadata=usually(1, within=DEVICES))
     plan: str | Plan | None = field(default=None, metadata=usually(""))
     mode: Mode | None = field(default=None, metadata=usually("train"))
-    batch_size: int | None = None
-    micro_batch_size: int | None = None
-    sequence_length: int | None = None
+    batch_size: int | None = field(default=None, metadata=within(BATCH))
+    micro_batch_size: int | None = field(default=None, metadata=within(BATCH))
+    sequence_length: int | None = field(default=None, metadata=within(TOKENS_OF_SEQUENCE))
     dtype: str | None = None
     kv_cache_dtype: str | None = None
     optimizer: str | None = field(default=None, metadata=usually("adamw"))
     optimizer_implementation: str | None = None
     attention: str | None = field(default=None, metadata=usually("sdpa"))
     compile: bool = False
-    image_size: int | None = None
+    image_size: int | None = field(default=None, metadata=within(PIXELS))
     memory_format: MemoryFormat | None = field(default=None, metadata=usually(MEMORY_FORMATS[0]))
     autocast: bool = False
     inputs: object = field(default=None, metadata=IN_PYTHON)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
-from perfcast.errors import PlanError, QuestionError
+from perfcast.errors import InputError, PlanError, QuestionError
+from perfcast.ranges import ANY_NUMBER, FINITE, SECONDS, Range, excerpt, read_number, read_whole
 from perfcast.units import DAY, GIGA, HOUR, KILO, MEGA, MICRO, MILLI, MINUTE, TERA
+
+#: Counts of a list; the field that holds them has its own range.
+WHOLE = Range(1, ANY_NUMBER.largest)
+_EXCERPT = 60
 
 
 def split_names(option: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -29,10 +35,9 @@ def parse_counts(option: str, text: str | None) -> tuple[int, ...]:
     """
     if text is None:
         return ()
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
-        raise PlanError(f"{option} {text}: whole numbers above 0, such as 256 or 256,512")
-    return tuple(int(part) for part in parts)
+    if not re.fullmatch(r"[0-9, _]+", text) or not all(part.strip(" 0_") for part in text.split(",")):
+        raise PlanError(f"{option} {_cut(text)}: whole numbers above 0, such as 256 or 256,512")
+    return tuple(read_whole(option, part, WHOLE, PlanError) for part in text.split(","))
 
 
 def parse_time(option: str, said: str | float | None) -> float | None:
@@ -47,11 +52,12 @@ def parse_time(option: str, said: str | float | None) -> float | None:
     units = {"ms": MILLI, "us": MICRO, "µs": MICRO, "min": MINUTE, "d": DAY, "h": HOUR, "s": 1.0, "": 1.0}
     unit = next(name for name in units if text.endswith(name))
     try:
-        seconds = float(text.removesuffix(unit)) * units[unit]
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise PlanError(f"{option} {text}: a time above 0, such as 30d, 12h, 45min, 2s or 50ms")
+        seconds = read_number(option, text.removesuffix(unit), ANY_NUMBER) * units[unit]
+        SECONDS.check(option, seconds)
+    except InputError:
+        raise PlanError(
+            f"{option} {_cut(text)}: a time above 0, such as 30d, 12h, 45min, 2s or 50ms, of at most 1e12 s"
+        ) from None
     return seconds
 
 
@@ -60,15 +66,17 @@ _MULTIPLES = {"k": KILO, "K": KILO, "M": MEGA, "G": GIGA, "B": GIGA, "T": TERA}
 
 
 def read_amount(option: str, text: str) -> float:
-    """``'15T'``, ``'300B'`` or ``'1e12'`` → a number; whether it can be is judged where it is used.
+    """``'15T'``, ``'300B'`` or ``'1e12'`` → a finite number; whether it can be is judged where it is used.
 
     Raises:
         PlanError: No number.
     """
+    said = text.strip()
+    number, multiple = (said[:-1], _MULTIPLES[said[-1]]) if said[-1:] in _MULTIPLES else (said, 1.0)
     try:
-        return float(text[:-1]) * _MULTIPLES[text[-1]] if text[-1:] in _MULTIPLES else float(text)
-    except ValueError:
-        raise PlanError(f"{option} {text}: no number, such as 15T, 300B or 1e12") from None
+        return read_number(option, number, FINITE) * multiple
+    except InputError:
+        raise PlanError(f"{option} {excerpt(text)}: no number, such as 15T, 300B or 1e12") from None
 
 
 def check_fraction(option: str, value: float | None) -> float | None:
@@ -91,3 +99,8 @@ def check_amount(option: str, value: float | None) -> float | None:
     if value is not None and not 0 < value < math.inf:
         raise PlanError(f"{option} {value:g}: a number above 0, such as 1e12")
     return value
+
+
+def _cut(text: str) -> str:
+    """As it was written, where that is short."""
+    return text if len(text) <= _EXCERPT else excerpt(text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from perfcast.verbs.question import FILE, PLACE, Question, usually
+from perfcast.ranges import BATCH, DEVICES
+from perfcast.verbs.question import FILE, PLACE, Question, usually, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +41,12 @@ class TraceForecastQuestion(Question):
     recorded_device: str | None = field(default=None, metadata=FILE)
     cost_model: str | None = field(default=None, metadata=FILE)
     dtype: str | None = None
-    batch_size: int | None = None
-    recorded_batch_size: int | None = None
+    batch_size: int | None = field(default=None, metadata=within(BATCH))
+    recorded_batch_size: int | None = field(default=None, metadata=within(BATCH))
     second: tuple[str, ...] = field(default=(), metadata=PLACE)
-    second_batch_size: int | None = None
+    second_batch_size: int | None = field(default=None, metadata=within(BATCH))
     cluster: str | None = field(default=None, metadata=FILE)
-    world_size: int | None = None
+    world_size: int | None = field(default=None, metadata=within(DEVICES))
     overheads: str | None = field(default=None, metadata=PLACE)
     what_if: tuple[str, ...] = ()
     steps: str | None = None
