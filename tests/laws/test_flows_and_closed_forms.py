@@ -53,8 +53,13 @@ def test_over_two_levels_long_messages_agree_within_a_sixth(cluster, num_nodes, 
 
 @settings(max_examples=cases(12, share=0.02))
 @given(
-    clusters, st.sampled_from((4, 8)), collectives, sizes, st.floats(1, 3), st.floats(1, 3),
-)  # fmt: skip
+    clusters,
+    st.sampled_from((4, 8)),
+    collectives,
+    sizes,
+    st.floats(1, 3),
+    st.floats(1, 3),
+)
 def test_oversubscription_never_helps(cluster, num_nodes, collective, size, one, other):
     mesh = mesh_of(cluster, num_nodes)
     less, more = sorted([one, other])

@@ -19,6 +19,7 @@ from perfcast.cost.learned.kinship import describe_kin
 from perfcast.cost.learned.operands import quantised_products, share_without_quantisation
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily, KernelEstimates
 from perfcast.cost.learned.relatives import WIDENING, has_stand_in
+from perfcast.cost.learned.rising import RisingPrices
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.cost.learned.streams import price_streams
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, translate
@@ -158,7 +159,7 @@ class LearnedCost:
                 part = table.take(rows)
                 index = np.zeros(len(part), dtype=np.int64)
                 fitted, at = load_family(model, self.folder), source[rows]
-                priced = fitted.estimate(part, [device], index)
+                priced = self._rising(model, device).apply(part, fitted.estimate(part, [device], index))
                 move[at], narrowed[at] = self._moves(fitted, part, device, priced)
                 seconds[at] = np.maximum(priced.seconds * repeats[rows], roofline[at])
                 scale = seconds[at] / priced.seconds
@@ -186,6 +187,10 @@ class LearnedCost:
         self._keep_below_16_bits(operations, device, (seconds, low))
         found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
         return widen_announced(found, device), foreign
+
+    def _rising(self, model: str, device: Device) -> RisingPrices:
+        """What keeps a model's prices on a device from falling while kernels grow with a step."""
+        return rising_prices(model, self.folder, device)
 
     def _widths_of_steps(self, device: Device) -> dict[bool, tuple[float, float]]:
         """How far off steps were to which convolutions and streams were fitted; True: of gradients.
@@ -285,6 +290,25 @@ def _estimates(rows: Sequence[_Row]) -> Estimates:
         tuple(row[4] for row in rows),
         bool(foreign) and all(foreign),
     )
+
+
+@lru_cache(maxsize=64)
+def rising_prices(model: str, folder: Path | None, device: Device) -> RisingPrices:
+    """Prices of a fitted family on a device that do not fall while kernels grow with a step.
+
+    Args:
+        model: Of ``store.MODEL_NAMES``.
+        folder: As of ``LearnedCost``.
+    """
+    fitted = load_family(model, folder)
+
+    def price(kernels: KernelTable) -> Floats:
+        return fitted.estimate(kernels, [device], np.zeros(len(kernels), dtype=np.int64)).seconds
+
+    def physics(kernels: KernelTable) -> Floats:
+        return fitted.describe(kernels, [device], np.zeros(len(kernels), dtype=np.int64)).seconds
+
+    return RisingPrices(price, physics)
 
 
 @lru_cache(maxsize=24)

@@ -163,5 +163,10 @@ def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
     )
 
 
+def pattern_of(operation: str, framework: str) -> Pattern:
+    """Who works on a row of an operation by a library."""
+    return _behaviour(operation, framework).pattern
+
+
 def _behaviour(operation: str, framework: str) -> Behaviour:
     return OF_LIBRARY.get((operation, framework), _LISTED.get(operation, STREAMING))
