@@ -46,16 +46,39 @@ def with_vendor_errors(p: Prepared, left: LeftOut, nvidia: float, amd: float) ->
 
 
 def test_two_vendors_show_one_difference_and_a_third_may_be_farther(prepared, left):
-    """t(1) = 6.314: √(0.2² + (6.314² − 1.645²) (1 − 1/4) 0.2²), less what the pooled quantile lacks."""
-    found = unseen_spread(prepared, with_vendor_errors(prepared, left, 0.2, -0.2))["none"]
-    low, high = found[("linear", "bf16"), -1]
-    wide = math.sqrt(0.21**2 + (6.314**2 - 1.645**2) * 0.75 * 0.2**2)
-    assert (low, high) == pytest.approx((-wide, wide), rel=0.02)
+    """t(1) = 6.314 on τ = 0.3 of all families: e = 0.3·√((6.314² − 1.645²)·(1 − 1/4) + 1.645²) = 1.659.
+
+    √(0.21² + e²) above, √(0.21² + (e / 2)²) below, whatever the two vendors' own kernels of a family show.
+    """
+    e = UNSEEN_VENDOR * math.sqrt((6.314**2 - 1.645**2) * 0.75 + 1.645**2)
+    for apart, quantile in ((0.2, 0.21), (0.0, 0.01)):
+        found = unseen_spread(prepared, with_vendor_errors(prepared, left, apart, -apart))["none"]
+        low, high = found[("linear", "bf16"), -1]
+        assert high == pytest.approx(math.hypot(quantile, e), rel=0.02)
+        assert low == pytest.approx(-math.hypot(quantile, e / 2), rel=0.02)
+
+
+def test_another_generation_of_a_vendor_takes_a_share_of_what_few_folds_leave_open(prepared, left):
+    """Hopper 0.2 too fast, the others 0.2 too slow: τ = 0.2 of four folds, t(3) = 2.353, of which 0.65 count."""
+    order = {name: index for index, name in enumerate(DEVICES)}
+    fold = np.minimum(prepared.rows.device_index, 3)
+    errors = np.where(fold == order["h100-sxm"], 0.2, -0.2) + 0.01 * np.cos(np.arange(len(fold)))
+    moved = replace(
+        left, errors={**left.errors, "vendor": errors}, folds={**left.folds, "vendor": fold.astype(np.int64)}
+    )
+    low, high = unseen_spread(prepared, moved)["vendor"][("linear", "bf16"), -1]
+    extra = 0.65 * math.sqrt((2.353**2 - 1.645**2) * (1 - 1 / 16)) * 0.2
+    assert (low, high) == pytest.approx((-math.hypot(0.21, extra), math.hypot(0.21, extra)), rel=0.03)
 
 
 def test_folds_that_agree_widen_nothing(prepared, left):
-    found = unseen_spread(prepared, with_vendor_errors(prepared, left, 0.0, 0.0))["none"]
-    assert found[("linear", "bf16"), -1][1] < 0.05
+    fold = np.minimum(prepared.rows.device_index, 3).astype(np.int64)
+    moved = replace(
+        left,
+        errors={**left.errors, "vendor": 0.01 * np.cos(np.arange(len(fold)))},
+        folds={**left.folds, "vendor": fold},
+    )
+    assert unseen_spread(prepared, moved)["vendor"][("linear", "bf16"), -1][1] < 0.05
 
 
 def test_medians_are_of_each_operation_format_and_fold(prepared, left):
@@ -80,6 +103,7 @@ def test_of_one_vendor_s_measurements_another_vendor_is_less_sure_and_a_stranger
     assert acquainted == pytest.approx(math.hypot(0.4, 1.645 * UNSEEN_VENDOR))
     student = math.sqrt((6.314**2 - 1.645**2) * 0.75 + 1.645**2)
     assert stranger == pytest.approx(math.hypot(0.4, student * UNSEEN_VENDOR))
+    assert spread.unseen["none"][(), -1][0] == pytest.approx(-math.hypot(0.3, student * UNSEEN_VENDOR / 2))
 
 
 def test_a_fold_is_scored_by_what_the_others_say_of_it(prepared, left):
