@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.cost.interval import COMPILED_STEP_ERROR, STEP_ERROR, join_intervals
+from perfcast.cost.interval import COMPILED_STEP_ERROR, STEP_ERROR, StepError, join_intervals
 from perfcast.cost.model import Estimates
 
 
@@ -84,3 +84,11 @@ def test_where_nothing_of_a_vendor_was_measured_all_kernels_err_as_one_and_colle
     apart, together = 2 * 0.8 * 0.4**2, 0.8 * (0.4 + 0.4) ** 2
     assert high(False) == pytest.approx(3 + math.sqrt(apart + rest))
     assert high(True) == pytest.approx(3 + math.sqrt(together + rest))
+
+
+def test_what_a_step_adds_may_differ_below_and_above() -> None:
+    """√(0.3² + 0.4²) = 0.5 above; below the prices' own 0.3 and the step's 0.1 by √0.1."""
+    priced = estimates([1.0], 0.3, "interpolated")
+    low, high = join_intervals(priced, np.array([1]), ["a"], StepError(0.1, 0.4))
+    assert high == pytest.approx(1.5)
+    assert low == pytest.approx(max(1 - np.sqrt(0.1), 0.7))

@@ -72,7 +72,8 @@ def train(
 
     PREDICTOR processor fits the constants of processors as devices to measured steps of image models, host
     those of the host to operators on an idle device and to steps of one image, serving those of requests and
-    the spreads of serving to measured points under load, to one half of their configurations.
+    the spreads of serving to measured points under load, to one half of their configurations, inference what
+    a step of inference adds to the interval of its prices to published prompts, tokens and requests.
 
     PREDICTOR embedding is the cost of embedding lookups on this processor, fitted to lookups that --passes
     measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
@@ -232,12 +233,25 @@ def _train_serving(folders: tuple[str, ...], output: str | None, max_rows: int |
     say(format_constants(fitted))
 
 
+def _train_inference(folders: tuple[str, ...], output: str | None, _: int | None) -> None:
+    from perfcast.evidence.train.inference.fit import fit_inference
+
+    if not folders or output is None:
+        raise InputError(
+            "inference is fitted to published prompts, tokens and requests: --data DIR --output FILE"
+        )
+    found = fit_inference([Path(folder) for folder in folders], lambda text: click.echo(text, err=True))
+    Path(output).write_text(found, encoding="utf-8")
+    click.echo(found)
+
+
 #: By folders, output and most rows: what is fitted to steps and operators of whole models, not to kernels.
 _OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None, int | None], None]] = {
     "vision": _train_vision,
     "processor": _train_processor,
     "host": _train_host,
     "serving": _train_serving,
+    "inference": _train_inference,
 }
 
 

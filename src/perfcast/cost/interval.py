@@ -15,6 +15,7 @@ holds: the allocator, gaps between kernels, clocks that fall under a mixed load.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,6 +34,19 @@ STEP_ERROR = 0.15
 COMPILED_STEP_ERROR = 0.25
 
 
+@dataclass(frozen=True, slots=True)
+class StepError:
+    """What a step adds to the interval of its prices: 90 % half-widths over the step's seconds."""
+
+    below: float
+    above: float
+
+    @classmethod
+    def alike(cls, width: float) -> StepError:
+        """As wide below as above."""
+        return cls(width, width)
+
+
 def common_part(provenance: str) -> float:
     """ρ: of the variance of a price's error, what it has in common with others of its kind."""
     return _COMMON.get(provenance, _BOUND)
@@ -42,9 +56,10 @@ def join_intervals(
     estimates: Estimates,
     counts: Integers | Floats,
     groups: Sequence[str],
-    step_error: float = STEP_ERROR,
+    step_error: StepError | float = STEP_ERROR,
 ) -> tuple[float, float]:
     """Low and high of a step in which operation i runs ``counts[i]`` times and is of kind ``groups[i]``."""
+    error = step_error if isinstance(step_error, StepError) else StepError.alike(step_error)
     seconds = float(estimates.seconds @ counts)
     if not np.isfinite(seconds):
         return seconds, seconds
@@ -53,12 +68,16 @@ def join_intervals(
     _, kind = np.unique(np.array(names, dtype=str), return_inverse=True)
     common = np.array([common_part(tag) for tag in estimates.provenance], dtype=np.float64)
     is_model = any(tag in _COMMON for tag in estimates.provenance)
-    rest = step_error * seconds if is_model else 0.0
-    below = _half_width((estimates.seconds - estimates.seconds_low) * counts, common, kind, rest)
-    above = _half_width((estimates.seconds_high - estimates.seconds) * counts, common, kind, rest)
+    rest = seconds if is_model else 0.0
+    below = _half_width(
+        (estimates.seconds - estimates.seconds_low) * counts, common, kind, error.below * rest
+    )
+    above = _half_width(
+        (estimates.seconds_high - estimates.seconds) * counts, common, kind, error.above * rest
+    )
     lowest = float(estimates.seconds_low @ counts)
     return max(
-        seconds - below, min(lowest, seconds * (1 - step_error)) if is_model else lowest
+        seconds - below, min(lowest, seconds * (1 - error.below)) if is_model else lowest
     ), seconds + above
 
 

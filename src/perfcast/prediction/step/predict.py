@@ -127,7 +127,7 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
     time = priced.time(with_spans=request.with_spans)
     busiest = time.ranks[0]
     runs = count_runs(work, busiest.stage)
-    low, high = relative_interval(runs, prices, busiest, timer.interval_widening)
+    low, high = relative_interval(runs, prices, busiest, timer.interval_widening, timer.error_of(work))
     effect = None
     if request.stragglers is not None:
         effect = timer.stragglers(work, prices.seconds, request.stragglers, time.step_seconds)

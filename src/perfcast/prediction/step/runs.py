@@ -10,7 +10,7 @@ import numpy as np
 from perfcast.core.forecast.plan import RankTime
 from perfcast.core.operation import Operation
 from perfcast.core.work import Calls, LayerRun, StepWork, Stream
-from perfcast.cost.interval import join_intervals
+from perfcast.cost.interval import STEP_ERROR, StepError, join_intervals
 from perfcast.cost.model import Estimates
 from perfcast.cost.prices import Prices
 
@@ -68,7 +68,13 @@ def seconds_by_provenance(runs: Runs, prices: Prices) -> dict[str, float]:
     return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
 
-def relative_interval(runs: Runs, prices: Prices, busiest: RankTime, widening: float) -> tuple[float, float]:
+def relative_interval(
+    runs: Runs,
+    prices: Prices,
+    busiest: RankTime,
+    widening: float,
+    step_error: StepError | float = STEP_ERROR,
+) -> tuple[float, float]:
     """Low and high of a step over its estimate, from the intervals of what the busiest rank runs.
 
     A collective counts by the part of it that is exposed: what lies behind compute may err without being
@@ -90,7 +96,7 @@ def relative_interval(runs: Runs, prices: Prices, busiest: RankTime, widening: f
     if not seconds:
         return 1.0, 1.0
     kinds = [f"{o.kind.value} {stream.value}" for (o, stream), _ in rows]
-    low, high = join_intervals(estimates, counts, kinds)
+    low, high = join_intervals(estimates, counts, kinds, step_error)
     return 1 / (1 + widening * (seconds / low - 1)), 1 + widening * (high / seconds - 1)
 
 

@@ -10,8 +10,10 @@ from perfcast.core.forecast.plan import StepTime, StragglerEffect
 from perfcast.core.mode import Method, Mode
 from perfcast.core.operation import Operation
 from perfcast.core.work import StepWork
+from perfcast.cost.interval import StepError
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.prediction.step.constants import StepConstants
+from perfcast.prediction.step.inference_errors import step_error_of
 
 if TYPE_CHECKING:
     from perfcast.core.training import Training
@@ -47,6 +49,7 @@ class Timer:
         launch_seconds: Of the host from one kernel to the next.
         fixed_seconds: Of every step, beside its work; counted as 'other'.
         interval_widening: Factor on the half-widths of the step's interval.
+        step_error: What the step adds to the interval of its prices; None: what steps of its kind do.
     """
 
     method: Method
@@ -54,6 +57,14 @@ class Timer:
     launch_seconds: float
     fixed_seconds: float = 0.0
     interval_widening: float = 1.0
+    step_error: StepError | None = None
+
+    def error_of(self, work: StepWork) -> StepError:
+        """What the step adds to the interval of its prices."""
+        if self.step_error is not None:
+            return self.step_error
+        read = work.num_tokens / work.plan.data_parallel
+        return step_error_of(self.mode, read, issues_kernels=self.launch_seconds > 0)
 
     def time(
         self,

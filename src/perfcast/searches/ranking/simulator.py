@@ -94,9 +94,9 @@ class Simulator:
 
     def _simulated(self, place: int, work: StepWork, time: StepTime, prices: Prices) -> Simulated:
         busiest = time.ranks[0]
-        low, high = relative_interval(
-            count_runs(work, busiest.stage), prices, busiest, self.timer.interval_widening
-        )
+        runs = count_runs(work, busiest.stage)
+        widening, error = self.timer.interval_widening, self.timer.error_of(work)
+        low, high = relative_interval(runs, prices, busiest, widening, error)
         return Simulated(place, work.plan, work, time, low, high)
 
     def _build(self, plan: Plan) -> StepWork:

@@ -16,6 +16,7 @@ from perfcast.evidence.train.learned.left_out import LeftOut, leave_out
 from perfcast.evidence.train.learned.prepared import Prepared, prepare
 from perfcast.evidence.train.learned.widths import (
     UNSEEN_VENDOR,
+    balanced_quantiles,
     distances,
     fold_medians,
     one_vendor_spread,
@@ -59,7 +60,7 @@ def test_two_vendors_show_one_difference_and_a_third_may_be_farther(prepared, le
 
 
 def test_another_generation_of_a_vendor_takes_a_share_of_what_few_folds_leave_open(prepared, left):
-    """Hopper 0.2 too fast, the others 0.2 too slow: τ = 0.2 of four folds, t(3) = 2.353, of which 0.65 count."""
+    """Hopper 0.2 too fast, others 0.2 too slow: τ = 0.2 of four folds, t(3) = 2.353, of which 0.65 count."""
     order = {name: index for index, name in enumerate(DEVICES)}
     fold = np.minimum(prepared.rows.device_index, 3)
     errors = np.where(fold == order["h100-sxm"], 0.2, -0.2) + 0.01 * np.cos(np.arange(len(fold)))
@@ -113,3 +114,10 @@ def test_a_fold_is_scored_by_what_the_others_say_of_it(prepared, left):
     far = cross_coverage(prepared, with_vendor_errors(prepared, left, 0.01, -2.0))
     assert far["none"] == pytest.approx(0.5, abs=0.01)
     assert "architecture" not in far
+
+
+def test_a_fold_of_few_rows_counts_by_its_rows():
+    """Two rows at 3 beside sixty at 0: alike they are half of all, of sixty rows a whole fold 3 %."""
+    errors, fold = np.array([0.0] * 60 + [3.0] * 2), np.array([0] * 60 + [1] * 2)
+    assert balanced_quantiles(errors, fold)[1] == 3.0
+    assert balanced_quantiles(errors, fold, whole=60)[1] == 0.01

@@ -35,6 +35,8 @@ from perfcast.evidence.train.learned.prepared import Prepared
 
 _QUANTILES = (0.05, 0.95)
 _LEAST_FOR_QUANTILES = 40
+#: Rows from which a fold counts as much as any other: two rows of a device say little of all of its kernels.
+_WHOLE_FOLD = 60
 #: Rows of an operation and format in a fold from which its median counts.
 _LEAST_FOR_MEDIAN = 20
 #: 95 % quantile of Student's t by degrees of freedom from 1, and of the normal law.
@@ -196,13 +198,13 @@ def quantiles(p: Prepared, errors: Floats, fold: Integers, least_folds: int = 1)
             last_resort = level == () and wanted == -1 and rows.any()
             many = rows.sum() >= _LEAST_FOR_QUANTILES and len(np.unique(fold[rows])) >= least_folds
             if many or last_resort:
-                found[level, wanted] = balanced_quantiles(errors[rows], fold[rows])
+                found[level, wanted] = balanced_quantiles(errors[rows], fold[rows], _WHOLE_FOLD)
     return found
 
 
-def balanced_quantiles(errors: Floats, fold: Integers) -> Span:
-    """Quantiles of errors; folds count alike."""
-    counts = np.bincount(fold)
+def balanced_quantiles(errors: Floats, fold: Integers, whole: int = 1) -> Span:
+    """Quantiles of errors; folds count alike from ``whole`` rows on, smaller ones by their rows."""
+    counts = np.maximum(np.bincount(fold), whole)
     weight = 1.0 / counts[fold]
     order = np.argsort(errors, kind="stable")
     position = np.cumsum(weight[order]) / weight.sum()

@@ -18,6 +18,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.serving.host import NO_HOST, StepHost
 from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork
+from perfcast.cost.interval import StepError
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.forecast import Track, main_provenance
@@ -77,6 +78,7 @@ def inference_rows(
     predictors: Sequence[str],
     cost_model_of: Callable[[str], CostModel],
     *,
+    step_error: StepError | None = None,
     track: Track = lambda items, words: items,
 ) -> tuple[tuple[Row, ...], tuple[Scores, ...]]:
     """A row for each case and predictor, and the same in columns.
@@ -84,8 +86,9 @@ def inference_rows(
     Args:
         predictors: Methods of timing a step, or ``WITHOUT_HOST``.
         cost_model_of: By framework, as the learned cost model knows them.
+        step_error: What a step adds to the interval of its prices; None: what is shipped.
     """
-    pricer = _Pricer(cost_model_of)
+    pricer = _Pricer(cost_model_of, step_error)
     rows = tuple(
         _row(case, name, pricer) for case in track(cases, "forecasting inference") for name in predictors
     )
@@ -119,8 +122,8 @@ def protocol() -> dict[str, str]:
 class _Pricer:
     """Forward passes by what tells them apart; each is priced once."""
 
-    def __init__(self, cost_model_of: Callable[[str], CostModel]) -> None:
-        self._model_of = cost_model_of
+    def __init__(self, cost_model_of: Callable[[str], CostModel], step_error: StepError | None) -> None:
+        self._model_of, self._step_error = cost_model_of, step_error
         self._known: dict[Any, _Pass] = {}
 
     def forecast(self, asked: _Asked) -> _Pass:
@@ -168,7 +171,13 @@ class _Pricer:
         fixed = (
             float(host.seconds(batch, 0) if asked.is_decode else host.seconds(0, batch)) + host.gap_seconds
         )
-        timer = Timer(asked.method, request.mode, launch_seconds=host.launch_seconds, fixed_seconds=fixed)
+        timer = Timer(
+            asked.method,
+            request.mode,
+            launch_seconds=host.launch_seconds,
+            fixed_seconds=fixed,
+            step_error=self._step_error,
+        )
         step = replace(step, timer=timer)
         # programs of 2023 and before have none of today's fused kernels
         planned = plan_step(replace(step, program=replace(step.program, framework=PLAIN)))

@@ -1,0 +1,1 @@
+"""Widths of steps of inference from published ones."""
