@@ -1,9 +1,10 @@
 # Everything runs in .venv, made on first use. `make demo` and `make test` need nothing else.
 PYTHON ?= python3
 VENV := .venv
+TOOLS := .venv-tools
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-torch check docs docs-figures bench fuzz fuzz-web clean
+.PHONY: demo test test-torch check docs docs-figures lock packages sbom audit bench fuzz fuzz-web clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -30,8 +31,8 @@ $(TORCH_VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 check: $(VENV)/.installed
-	$(BIN)/ruff format --check src tests benchmarks docs/tools
-	$(BIN)/ruff check src tests benchmarks docs/tools
+	$(BIN)/ruff format --check src tests benchmarks docs/tools packaging
+	$(BIN)/ruff check src tests benchmarks docs/tools packaging
 	$(BIN)/mypy
 
 # The documentation, into out/docs/index.html; a dead link or a page that nothing leads to is an error.
@@ -75,11 +76,45 @@ $(VENV)/.fuzz: $(VENV)/.installed
 	-$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# Everything by the hashes of packaging/locks. Of PyTorch pip chooses the build; where it is one for CUDA, what that needs comes too.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+LOCKS := packaging/locks
+
+$(VENV)/.installed: pyproject.toml $(LOCKS)/dev.txt $(LOCKS)/torch.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --no-deps --only-binary :all: --constraint constraints.txt --report $(VENV)/torch.json torch
+	$(BIN)/python packaging/verify.py $(VENV)/torch.json $(LOCKS)/torch.txt
+	$(INSTALL) --require-hashes --no-deps --requirement $(LOCKS)/dev.txt
+	if grep -q "^Requires-Dist: nvidia" $(VENV)/lib*/python*/site-packages/torch-*.dist-info/METADATA; then \
+		$(INSTALL) --require-hashes --no-deps --requirement $(LOCKS)/cuda.txt; fi
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The locks, written anew after a change of constraints.txt or of what pyproject.toml asks for.
+lock: $(TOOLS)/.installed
+	$(TOOLS)/bin/python packaging/lock.py
+
+# Wheel and source archive: built twice and alike, installed bare and run on every Python that is here, or on PYTHONS.
+PYTHONS ?=
+
+packages: $(VENV)/.installed
+	$(BIN)/python packaging/check.py $(PYTHONS)
+
+# The bill of materials, and known faults of what is locked (which needs a network).
+sbom: $(TOOLS)/.installed
+	@mkdir -p out
+	cat $(LOCKS)/perfcast.txt $(LOCKS)/torch.txt > out/locked.txt
+	$(TOOLS)/bin/cyclonedx-py requirements out/locked.txt --pyproject pyproject.toml --output-reproducible \
+		--output-file out/perfcast.cdx.json
+
+audit: $(TOOLS)/.installed
+	for lock in dev torch extras; do \
+		$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCKS)/$$lock.txt || exit 1; done
+
+$(TOOLS)/.installed: $(LOCKS)/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement $(LOCKS)/tools.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) $(TOOLS) out

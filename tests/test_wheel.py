@@ -20,6 +20,8 @@ OF_A_CHECKOUT = (
     "Makefile",
     "mkdocs.yml",
     "constraints.txt",
+    "packaging/locks/dev.txt",
+    "packaging/verify.py",
     "docs/index.md",
     "docs/tools/site_hooks.py",
     "examples/two_towers.py",
