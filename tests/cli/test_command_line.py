@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -341,6 +342,19 @@ def test_the_catalog_shows_one_entry_with_its_figures(perfcast, kind: str, name:
 
 def test_the_catalog_refuses_an_unknown_name(perfcast):
     assert_one_line_error(perfcast("catalog", "devices", "a1000"), "unknown device 'a1000'", "a100")
+
+
+def test_a_package_that_is_not_installed_is_one_line(tmp_path: Path):
+    program = (
+        "import sys; sys.modules['torch'] = None; from perfcast.cli.main import run; "
+        "sys.exit(run(['predict', 'gpt2', '--device', 'h100-sxm']))"
+    )
+    environment = {**os.environ, "PERFCAST_CACHE": "off"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 2
+    assert done.stderr == "error: this needs the package 'torch', which is not installed: pip install torch\n"
 
 
 def test_the_module_runs_as_a_program():

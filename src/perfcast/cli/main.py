@@ -170,16 +170,29 @@ def run(arguments: list[str]) -> int:
         return 0
     except SystemExit as error:
         return _report(f"a program that was read ended itself (sys.exit({error.code!r}))", 2)
-    except OSError as error:
-        if error.filename is not None or error.errno not in _OF_STREAMS:
+    except (ModuleNotFoundError, OSError) as error:
+        said = _said_of(error)
+        if said is None:
             raise
-        return _report(output_error(error), 2)
+        return _report(said, 2)
     return 0
 
 
+#: Packages that perfcast imports where they are used, and pip installs with it.
+_PACKAGES = ("lightgbm", "numpy", "plotly", "polars", "pydantic", "rich", "scipy", "torch", "transformers")
 #: What a stream says that takes nothing more. Files say it too, but name themselves, or were told of where
 #: they are written.
 _OF_STREAMS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def _said_of(error: ModuleNotFoundError | OSError) -> object | None:
+    """What users can mend: a package that is not installed, a stream that takes nothing more; else None."""
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        said = f"this needs the package '{package}', which is not installed: pip install {package}"
+        return said if package in _PACKAGES else None
+    is_of_a_stream = error.filename is None and error.errno in _OF_STREAMS
+    return output_error(error) if is_of_a_stream else None
 
 
 def _report(error: object, code: int) -> int:
