@@ -235,14 +235,16 @@ def _train_serving(folders: tuple[str, ...], output: str | None, max_rows: int |
 
 def _train_inference(folders: tuple[str, ...], output: str | None, _: int | None) -> None:
     from perfcast.evidence.train.inference.fit import fit_inference
+    from perfcast.files.writing import check_writable, write_fitted_text
 
     if not folders or output is None:
         raise InputError(
             "inference is fitted to published prompts, tokens and requests: --data DIR --output FILE"
         )
-    found = fit_inference([Path(folder) for folder in folders], lambda text: click.echo(text, err=True))
-    Path(output).write_text(found, encoding="utf-8")
-    click.echo(found)
+    check_writable(output)
+    found = fit_inference([Path(folder) for folder in folders], lambda text: say(text, is_error=True))
+    write_fitted_text(output, found)
+    say(found)
 
 
 #: By folders, output and most rows: what is fitted to steps and operators of whole models, not to kernels.
