@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fuzz.oracle import Fault, fault_of
-from fuzz.target import Target
+from fuzz.target import Target, is_whole
 
 Engine = Literal["atheris", "hypothesis"]
 #: Inputs are not longer.
@@ -109,9 +109,14 @@ def shrunk(target: Target, data: bytes, name: str) -> bytes:
 # ---- hypothesis ------------------------------------------------------------------------------------
 
 
+def starts(target: Target) -> tuple[bytes, ...]:
+    """Seeds that engines change."""
+    return tuple(seed for seed in target.seeds() if not (target.is_drawn and is_whole(seed)))
+
+
 def inputs(target: Target) -> st.SearchStrategy[bytes]:
     """Inputs of a target: seeds with pieces cut, doubled, spoilt and put in; and bytes of any kind."""
-    seeds = tuple(target.seeds()) or (b"",)
+    seeds = starts(target) or (b"",)
     pieces = st.sampled_from([word.encode() for word in target.words] or [b"\x00"])
     edit = st.tuples(
         st.sampled_from(("put", "cut", "swap", "double", "spoil")),
@@ -180,7 +185,7 @@ def with_atheris(run: Run) -> None:
 
     corpus = run.folder / "corpus" / run.target.name
     corpus.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate(run.target.seeds()):
+    for number, seed in enumerate(starts(run.target)):
         (corpus / f"seed-{number}").write_bytes(seed)
     words = run.folder / "words" / run.target.name.replace("/", "-")
     words.parent.mkdir(parents=True, exist_ok=True)

@@ -28,8 +28,10 @@ from perfcast.errors import PerfcastError
 
 #: An error's message is longer than this: it is no message.
 MESSAGE_CHARACTERS = 20_000
+#: Seeds that a target reads before it is watched.
+SEEDS_BEFORE = 3
 #: Files that may hold so much unpacked while inputs are drawn.
-MAX_FILE = "64MB"
+MAX_FILE = "64MiB"
 #: What Python may do that no reader does.
 FORBIDDEN = {
     "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.remove", "os.rename",
@@ -134,7 +136,7 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _given(target: Target, data: bytes) -> object:
+def given_to(target: Target, data: bytes) -> object:
     """What a target runs on: the input, or the file that holds it."""
     data = target.expand(data)
     if not target.file_name:
@@ -146,7 +148,7 @@ def _given(target: Target, data: bytes) -> object:
 
 def fault_of(target: Target, data: bytes) -> Fault | None:
     """What an input does that none may; None: it is answered, or refused as it should be."""
-    given = _given(target, data)
+    given = given_to(target, data)
     before = _peak_bytes()
     try:
         with _guarded(target.seconds), warnings.catch_warnings():
@@ -215,7 +217,7 @@ def _place(error: BaseException) -> str:
 def prepare(target: Target) -> None:
     """Give a target its seeds once, unwatched: what is imported and opened by then is no input's doing."""
     os.environ.update(PERFCAST_CACHE="off", PERFCAST_MAX_FILE=MAX_FILE)
-    for seed in target.seeds():
-        given = _given(target, seed)
+    for seed in target.seeds()[:SEEDS_BEFORE]:
+        given = given_to(target, seed)
         with contextlib.suppress(Exception):
             target.run(given)  # type: ignore[arg-type]

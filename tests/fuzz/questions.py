@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.documents import HOSTILE, MARK, as_json
-from fuzz.target import GRAMMAR, Draw
+from fuzz.target import GRAMMAR, Draw, is_whole
 from perfcast.verbs.question import FieldKind, field_kinds, question_class
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,12 +180,12 @@ LEFT_OUT = ("address", "store", "hand_over", "processes", "module", "data", "bac
 
 def expand(verb: str, data: bytes) -> bytes:
     """Drawn bytes as a question in JSON; a question stays as it is."""
-    if not data.startswith(MARK):
+    if is_whole(data):
         return data
-    draw = Draw(data[1:])
+    draw = Draw(data.removeprefix(MARK))
     kinds = {name: kind for name, kind in field_kinds(question_class(verb)).items() if name not in LEFT_OUT}
     found = dict(draw.choice(GOOD[verb]))
-    for name in draw.some(list(kinds), 5):
+    for name in [draw.choice(list(kinds)) for _ in range(draw.choice((1, 1, 1, 1, 2, 2, 3, 6)))]:
         if draw.chance(12):
             found.pop(name, None)
         else:

@@ -23,6 +23,7 @@ class Target:
         words: Pieces that inputs are made of.
         file_name: Where the input is written; '' hands over the bytes.
         expand: Bytes that engines draw → the input; an input stays as it is.
+        is_drawn: Whether engines draw such bytes alone, since nothing is learned from broken inputs.
         seconds: An input that takes longer hangs.
         memory_bytes: An input that takes more memory is one too many.
         share: Of the cases that a long run draws.
@@ -35,6 +36,7 @@ class Target:
     words: tuple[str, ...] = ()
     file_name: str = ""
     expand: Callable[[bytes], bytes] = bytes
+    is_drawn: bool = False
     seconds: float = 5.0
     memory_bytes: int = 600_000_000
     share: float = 1.0
@@ -76,6 +78,11 @@ GRAMMAR = (
 )
 
 
+def is_whole(data: bytes) -> bool:
+    """Whether bytes are an input as it stands, in JSON, and not what one is drawn off."""
+    return data[:1] in (b"{", b"[")
+
+
 class Draw:
     """Choices, read off bytes; what is missing at their end is 0, which chooses the first."""
 
@@ -111,6 +118,10 @@ class Draw:
         length = min(self.byte(), most)
         self.place += length
         return self.data[self.place - length : self.place]
+
+    def rest(self) -> bytes:
+        """What was not read."""
+        return self.data[self.place :]
 
     @property
     def is_over(self) -> bool:

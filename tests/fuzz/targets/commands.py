@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from fuzz.documents import HOSTILE, MARK
 from fuzz.questions import USUAL
-from fuzz.target import GRAMMAR, Draw, Target
+from fuzz.target import GRAMMAR, Draw, Target, is_whole
 from perfcast.cli.main import cli
 
 #: Options that write, start or connect.
@@ -79,9 +79,9 @@ def _value(draw: Draw, option: click.Parameter) -> str:
 
 
 def _expand(data: bytes, among: tuple[tuple[str, ...], ...] = ()) -> bytes:
-    if not data.startswith(MARK):
+    if is_whole(data):
         return data
-    draw = Draw(data[1:])
+    draw = Draw(data.removeprefix(MARK))
     words = draw.choice(among or sorted(_commands()))
     return json.dumps([*words, *_arguments(draw, _commands()[words])]).encode()
 
@@ -143,12 +143,20 @@ _LINES: Any = (
 _WHOLE: Any = (["catalog", "devices", "h100-sxm"], ["mesh", "discover", "--synthetic", "8"])
 
 TARGETS = (
-    Target(name="command/line", run=_parsed, seeds=lambda: _seeds((), *_LINES), expand=_expand, usual=40),
+    Target(
+        name="command/line",
+        run=_parsed,
+        seeds=lambda: _seeds((), *_LINES),
+        expand=_expand,
+        usual=40,
+        is_drawn=True,
+    ),
     Target(
         name="command/whole",
         run=_run,
         seeds=lambda: _seeds(SHORT, *_WHOLE),
         expand=_short,
+        is_drawn=True,
         usual=8,
         share=0.05,
         seconds=20.0,

@@ -86,6 +86,7 @@ def _target(kind: str, verb: str, run: object, **others: object) -> Target:
         run=partial(run, verb),  # type: ignore[arg-type]
         seeds=partial(seeds, verb),
         expand=partial(expand, verb),
+        is_drawn=True,
         **others,  # type: ignore[arg-type]
     )
 
