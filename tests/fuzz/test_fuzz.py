@@ -14,11 +14,6 @@ from fuzz.engines import with_hypothesis
 from fuzz.listing import regressions, targets
 from fuzz.oracle import MAX_FILE, check, given_to, prepare
 
-#: Doors whose readers change these days: their good inputs alone.
-CHANGING = {
-    "file/cluster-profile", "file/device-profile", "file/tables-json", "file/tables-toml", "array/family",
-    "array/parquet", "address/search",
-}  # fmt: skip
 ALL = list(targets().values())
 FOUND = [(one, file) for one in ALL for file in regressions(one)]
 
@@ -37,9 +32,8 @@ def test_the_first_input_of_a_door_is_answered(target):
 @pytest.mark.parametrize("target", ALL, ids=[one.name for one in ALL])
 def test_inputs_are_answered_or_refused(target):
     prepare(target)
-    if target.name not in CHANGING:
-        number = cases(target.usual, share=target.share)
-        with_hypothesis(target, number, partial(check, target), same=True)
+    number = cases(target.usual, share=target.share)
+    with_hypothesis(target, number, partial(check, target), same=True)
 
 
 @pytest.mark.parametrize(("target", "file"), FOUND, ids=[f"{one.name}/{file.name}" for one, file in FOUND])
