@@ -4,7 +4,7 @@ VENV := .venv
 TOOLS := .venv-tools
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-torch check docs docs-figures lock packages sbom audit bench fuzz fuzz-web clean
+.PHONY: demo test test-torch check docs docs-figures lock packages sbom audit bench fuzz fuzz-web faults clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -72,6 +72,12 @@ fuzz-web: $(VENV)/.installed
 	$(BIN)/python tests/hostile_requests.py 10000
 
 # atheris has wheels for some releases of Python alone; without it hypothesis draws, and says so.
+# Kill -9 at random moments inside all work that goes on where it was stopped, so often each.
+KILLS ?= 50
+
+faults: $(VENV)/.installed
+	$(BIN)/python tests/faults/every.py --kills $(KILLS) --only "$(ONLY)"
+
 $(VENV)/.fuzz: $(VENV)/.installed
 	-$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
 	@touch $@

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from perfcast.server.problems import Problem, ProblemError, problem_of, refuse
 from perfcast.server.processes.child import Bounds
-from perfcast.server.processes.handle import Process, Reply
+from perfcast.server.processes.handle import KilledError, Process, Reply
 from perfcast.server.processes.message import Asked, Kind
 from perfcast.server.questions import Asking, read_question
 
@@ -182,7 +182,16 @@ class Jobs:
                 job.end("done", reply)
 
     def _answer(self, job: Job, loop: asyncio.AbstractEventLoop) -> Reply:
-        """In a thread: the process from its start to its end."""
+        """In a thread: by a process, and by another one where that was killed."""
+        try:
+            return self._answer_once(job, loop)
+        except KilledError:
+            if job.state in ENDED:
+                raise
+            return self._answer_once(job, loop)
+
+    def _answer_once(self, job: Job, loop: asyncio.AbstractEventLoop) -> Reply:
+        """A process from its start to its end."""
         process = Process(self._bounds, most_bytes=self._settings.result_bytes)
         try:
             loop.call_soon_threadsafe(self._begun, job, process)
@@ -203,7 +212,7 @@ class Jobs:
             process.end()
 
     def _begun(self, job: Job, process: Process) -> None:
-        if job.state == "waiting":
+        if job.state not in ENDED:
             job.run(process)
         else:  # cancelled while its process started
             process.end()

@@ -212,3 +212,17 @@ def test_the_phases_of_a_recording_follow_each_other():
         "execution trace",
         "done",
     ]
+
+
+def test_a_program_that_outlived_what_started_it_is_named_and_nothing_is_mixed_with_its_files(tmp_path: Path):
+    program = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        (tmp_path / f".perfcast-{program.pid}.running").touch()
+        with pytest.raises(TraceError, match=rf"process {program.pid} is still being recorded .*\(kill"):
+            record(["true"], Request(str(tmp_path)))
+    finally:
+        program.communicate(b"\n")
+    (tmp_path / f".perfcast-{program.pid}.kineto.json").write_text("[")  # as a kill leaves it
+    with pytest.raises(TraceError, match="no step was recorded"):
+        record(["true"], Request(str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []

@@ -33,6 +33,7 @@ _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
 )
 _starting = threading.Lock()
+_ENDING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,10 @@ def _bare_start() -> Iterator[None]:
                 os.environ[name] = value
 
 
+class KilledError(ProblemError):
+    """A process was killed by others than this server (SIGKILL) before it had answered."""
+
+
 class Process:
     """One process. Methods block; each is called from a thread of its own, ``end`` from any."""
 
@@ -113,13 +118,18 @@ class Process:
         """The answer. After a ProblemError of 503 or 504 the process is gone.
 
         Raises:
+            KilledError: It was killed; another one may answer.
             ProblemError: The question has none, or not within the bounds.
         """
         try:
             self._connection.send_bytes(asked.to_bytes())
             return self._receive(time.monotonic() + seconds, seconds, on_progress)
-        except EOFError:
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            was_killed = self._was_killed()
             self.end()
+            if was_killed:
+                said = "The process that made the answer was killed."
+                raise KilledError(Problem(status=503, detail=said)) from None
             said = "The process that made the answer has ended: its memory or time was used up."
             raise refuse(503, said) from None
         except OSError:
@@ -144,6 +154,13 @@ class Process:
                 on_progress(told.share, told.text)
             elif told.kind:
                 parts[told.kind] = body  # type: ignore[index]
+
+    def _was_killed(self) -> bool:
+        """Whether others killed it; limits of its own end it by other signals."""
+        if self._is_ended:
+            return False
+        self._process.join(_ENDING_SECONDS)
+        return self._process.exitcode == -signal.SIGKILL
 
     @property
     def is_alive(self) -> bool:

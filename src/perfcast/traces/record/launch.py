@@ -19,6 +19,8 @@ from perfcast.files.writing import make_folder
 from perfcast.traces.record.recorder import REQUEST_VARIABLE, Request
 
 _SECONDS_TO_END = 30.0
+#: Ending of an empty file that names the process of a program that is being recorded.
+_RUNNING = ".running"
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,13 @@ def record(command: Sequence[str], request: Request) -> Recording:
         command: Its words; a lone Python file is run by this Python.
 
     Raises:
-        TraceError: The command cannot be started, the folder holds a recording, or nothing was recorded.
+        TraceError: The command cannot be started, the folder holds a recording or one is being made, or
+            nothing was recorded.
     """
     folder = Path(request.folder)
     _prepare(folder)
     process = _start(_words(command), request)
+    (folder / f".perfcast-{process.pid}{_RUNNING}").touch()
     exit_code, is_interrupted = _wait(process)
     for left in folder.glob(".perfcast-*"):
         left.unlink(missing_ok=True)
@@ -93,8 +97,27 @@ def record(command: Sequence[str], request: Request) -> Recording:
 
 def _prepare(folder: Path) -> None:
     make_folder(folder)
+    for running in folder.glob(f".perfcast-*{_RUNNING}"):
+        pid = running.name.removeprefix(".perfcast-").removesuffix(_RUNNING)
+        if _is_running(pid):
+            raise TraceError(
+                f"process {pid} is still being recorded into '{folder}', though what started it was ended: "
+                f"wait for it, end it (kill {pid}), or name another folder (--out)"
+            )
+    for left in folder.glob(".perfcast-*"):
+        left.unlink(missing_ok=True)
     if any(folder.glob("*.record.json")):
         raise TraceError(f"'{folder}' holds a recording already: name another folder (--out)")
+
+
+def _is_running(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 def _words(command: Sequence[str]) -> list[str]:

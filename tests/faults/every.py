@@ -1,0 +1,36 @@
+"""Every subject, killed so often: ``python tests/faults/every.py --kills 50``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+def main() -> None:
+    """Parse, kill, and say what became of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="subjects whose names begin so, by commas")
+    asked = parser.parse_args()
+    from faults.kills import put_to_it
+    from faults.listing import subjects
+
+    for name, subject in subjects().items():
+        if not name.startswith(tuple(asked.only.split(","))):
+            continue
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="perfcast-faults-") as folder:
+            count = put_to_it(subject, Path(folder), asked.kills, asked.seed)
+        print(f"{name}: {count} [{time.monotonic() - began:.0f} s]", flush=True)
+
+
+if __name__ == "__main__":
+    main()

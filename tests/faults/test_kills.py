@@ -1,0 +1,22 @@
+"""A few kills of each subject; ``make faults`` has many, of recordings and profiles of a cluster too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faults.kills import put_to_it
+from faults.listing import subjects
+
+KILLS = 3
+#: Those whose work begins with processes that import PyTorch take minutes.
+SLOW = ("mesh profile", "trace record")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork beside threads, from Python 3.12
+@pytest.mark.parametrize("name", [name for name in subjects() if name not in SLOW])
+def test_kills_inside_work_lose_and_double_nothing(tmp_path: Path, name: str):
+    count = put_to_it(subjects()[name], tmp_path, KILLS, seed=1)
+    assert count.hits == KILLS
+    assert count.compared >= 1
