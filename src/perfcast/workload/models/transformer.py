@@ -121,10 +121,8 @@ def _stated(model_type: str, config: Mapping[str, Any]) -> Any:
 def _parse(model_type: str, config: Mapping[str, Any]) -> Any:
     import transformers
 
-    from perfcast.torch_internals.vision import make_torchvision_importable
     from perfcast.workload.models.transformers_context import quiet_transformers
 
-    make_torchvision_importable()  # configs import it where it is installed, also of models without images
     content = {key: value for key, value in config.items() if key not in (*_NOT_SHAPES, "model_type")}
     with quiet_transformers():
         try:
