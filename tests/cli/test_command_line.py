@@ -380,7 +380,7 @@ def test_a_process_that_ends_at_once_has_run_what_is_to_run_at_exit():
 def test_a_process_waits_for_its_other_threads_before_it_ends():
     program = (
         "import sys, threading, time; from perfcast.cli.main import main; "
-        "threading.Thread(target=lambda: (time.sleep(0.5), print('worked'))).start(); "
+        "threading.Thread(target=lambda: (time.sleep(2), print('worked'))).start(); "
         "sys.argv = ['perfcast', 'catalog', 'devices', 't4']; main()"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -154,30 +154,29 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     try:
         cli.main(arguments, prog_name="perfcast", standalone_mode=False)
-    except click.ClickException as error:
-        return _report_usage(error)
-    except InputError as error:
-        return _report(error, 2)
-    except DoesNotFitError as error:
-        return _report(error, 3)
-    except PerfcastError as error:
-        return _report(error, 1)
     except (KeyboardInterrupt, click.Abort):
         say("interrupted", is_error=True)
         return 130
     except _NobodyReadsError:
         drop_output()
-        return 0
-    except SystemExit as error:
-        return _report(f"a program that was read ended itself (sys.exit({error.code!r}))", 2)
+    except click.ClickException as error:
+        return _report_usage(error)
+    except PerfcastError as error:
+        return _report(error, next(code for kind, code in _CODES if isinstance(error, kind)))
     except (ModuleNotFoundError, OSError) as error:
         said = _said_of(error)
         if said is None:
             raise
         return _report(said, 2)
+    except Exception:
+        raise
+    except BaseException as error:  # of code that the user named; our own raises none
+        return _report(f"a program that was read ended itself by {type(error).__name__} ({error})", 2)
     return 0
 
 
+#: What went wrong, and the exit code that says so.
+_CODES = ((InputError, 2), (DoesNotFitError, 3), (PerfcastError, 1))
 #: Packages that perfcast imports where they are used, and pip installs with it.
 _PACKAGES = ("lightgbm", "numpy", "plotly", "polars", "pydantic", "rich", "scipy", "torch", "transformers")
 #: What a stream says that takes nothing more. Files say it too, but name themselves, or were told of where

@@ -80,6 +80,8 @@ def is_open(stream: TextIO | None) -> bool:
 
 def prepare_streams() -> None:
     """Let no text fail for a terminal's encoding, and no file take the number of a stream that is closed."""
+    global _own_process
+    _own_process = True
     for number in range(3):
         try:
             os.fstat(number)
@@ -89,6 +91,41 @@ def prepare_streams() -> None:
         if stream is not None:
             with suppress(AttributeError, ValueError, OSError):
                 stream.reconfigure(errors=PLAINLY)  # type: ignore[union-attr]
+
+
+_own_process = False
+
+
+@contextmanager
+def streams_of_others() -> Iterator[None]:
+    """For code of the user: what it prints goes to standard error, and there is nothing that it could read.
+
+    Of a process that is the command line's own; whoever calls perfcast from Python keeps the streams as they
+    are. It may close what it is given. Code that ends the process by ``os._exit`` cannot be stopped.
+    """
+    if not _own_process:
+        yield
+        return
+    before, kept = (sys.stdin, sys.stdout), (os.dup(0), os.dup(1))
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (a stream of the process)
+    sys.stdout = open(os.dup(2), "w", encoding="utf-8", errors=PLAINLY, buffering=1)  # noqa: PTH123, SIM115
+    given = (sys.stdin, sys.stdout)
+    try:
+        yield
+    finally:
+        for stream in given:
+            with suppress(OSError, ValueError):
+                stream.close()
+        for number, held in enumerate(kept):
+            os.dup2(held, number)
+            os.close(held)
+        sys.stdin, sys.stdout = before
 
 
 def finish_output() -> InputError | None:

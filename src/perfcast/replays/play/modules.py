@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 from perfcast.errors import TraceError
+from perfcast.printer.streams import streams_of_others
 
 
 def load_module(path: str) -> frozenset[str]:
@@ -18,8 +19,11 @@ def load_module(path: str) -> frozenset[str]:
         raise TraceError(f"no such file: {path}")
     before = _namespaces()
     try:
-        runpy.run_path(path, run_name="perfcast_user_module")
-    except Exception as error:  # the user's own code
+        with streams_of_others():
+            runpy.run_path(path, run_name="perfcast_user_module")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the user's own code; SystemExit too
         raise TraceError(f"'{path}' failed: {type(error).__name__}: {error}") from error
     return _namespaces() - before
 

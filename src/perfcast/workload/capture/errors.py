@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from perfcast.errors import CaptureError, PerfcastError
+from perfcast.printer.streams import streams_of_others
 from perfcast.torch_internals.eager import DataDependentOutputException, DynamicOutputShapeException
 from perfcast.workload.capture.fold import NotFoldableError
 
@@ -22,7 +23,8 @@ def capture_errors(doing: str) -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with streams_of_others():
+            yield
     except (PerfcastError, NotFoldableError):
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -35,6 +37,12 @@ def capture_errors(doing: str) -> Iterator[None]:
         message = str(error).strip().split("\n")[0] or type(error).__name__
         raise CaptureError(
             f"{doing} failed at {_line_of(error)}: {type(error).__name__}: {message}"
+        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of the model's code: SystemExit, or one of its own
+        raise CaptureError(
+            f"{doing} failed at {_line_of(error)}: it ended itself by {type(error).__name__} ({error})"
         ) from error
     finally:
         logger.setLevel(level)

@@ -13,6 +13,7 @@ import torch
 from torch import distributed, nn
 
 from perfcast.errors import InputError, ModelError, UnknownNameError
+from perfcast.printer.streams import streams_of_others
 from perfcast.torch_internals.eager import tree_map_only
 from perfcast.workload.models.tuned.tune import tune_module
 from perfcast.workload.models.weights import cast_weights, caster
@@ -37,8 +38,11 @@ def load_function(reference: str) -> Callable[..., Any]:
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        with streams_of_others():
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too
         raise ModelError(f"{file}: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
