@@ -19,8 +19,6 @@ WRITES = {
     "server/processes/child.py": "streams of a process",
     "traces/record/recorder.py": "inside the recorded program, which imports nothing else of perfcast",
     "evidence/validate/traces/parts.py": "a folder of recordings, renamed when all of them are there",
-    "measure/store.py": "measurements, appended line by line",
-    "measure/collectives/store.py": "measurements, appended line by line",
     "measure/collectives/launch.py": "what a rank says, into a folder that goes with the run",
 }
 #: File → why it prints by itself.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
     from perfcast.verbs import catalog, trace
+    from perfcast.verbs.explain_result.answer import explain_result
     from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.mesh_cost.answer import mesh_cost
     from perfcast.verbs.predict.answer import predict
@@ -44,6 +45,7 @@ _HOME = {
     "ServingForecast": "perfcast.core.forecast.serving",
     "ServingRequest": "perfcast.prediction.request.serving",
     "catalog": "perfcast.verbs.catalog",
+    "explain_result": "perfcast.verbs.explain_result.answer",
     "memory": "perfcast.verbs.memory.answer",
     "mesh_cost": "perfcast.verbs.mesh_cost.answer",
     "predict": "perfcast.verbs.predict.answer",
@@ -73,6 +75,7 @@ __all__ = [
     "ServingRequest",
     "__version__",
     "catalog",
+    "explain_result",
     "memory",
     "mesh_cost",
     "predict",

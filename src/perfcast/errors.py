@@ -14,6 +14,7 @@
     │   ├── TraceError             a trace that cannot be read, or lacks what is asked of it
     │   └── UnsupportedTorchError  a release of PyTorch that lacks what is needed
     ├── DoesNotFitError            the answer is given, but what has to fit does not: exits with 3
+    ├── DiffersError               the answer is given: a result does not come to be again: exits with 4
     └── UncoveredOperationError    an operation that no rule or cost model covers
 
 Messages say what is wrong, where, and what to do about it.
@@ -89,6 +90,10 @@ class UnsupportedTorchError(InputError):
 
 class DoesNotFitError(PerfcastError):
     """What was asked to fit the memory of the devices does not, or is not known to."""
+
+
+class DiffersError(PerfcastError):
+    """A result that is computed again is another one, or cannot be computed."""
 
 
 class UncoveredOperationError(PerfcastError):

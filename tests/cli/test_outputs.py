@@ -18,7 +18,8 @@ from perfcast.cli.options.places import OutputPlace
 
 #: Options and arguments with a file's or folder's name that are read.
 READ = {
-    "calibrate": set(), "catalog": set(), "data summary": {"folders"}, "measure kernels": {"source"},
+    "calibrate": set(), "catalog": set(), "data summary": {"folders"}, "explain-result": {"file"},
+    "measure kernels": {"source"},
     "mesh cost": {"profile", "data"}, "mesh discover": {"source", "topology"}, "mesh profile": {"logs"},
     "predict": {"weights"}, "replay": {"timeline", "values", "module"}, "scale": {"data"},
     "search": {"prices"}, "serving": {"requests"}, "shard": {"indices"}, "trace forecast": {"overheads"},
@@ -105,7 +106,7 @@ def test_one_place_holds_one_document(options: str, capsys):
         (["catalog", "new-device", "-"], "is standard output, which it cannot be written to"),
         ([*PREDICT, "--json", ""], "it names nothing"),
         ([*PREDICT, "--json", "/dev/null/x"], "/dev/null is no folder"),
-        ([*PREDICT, "--json", "n" * 300], "file name too long"),
+        ([*PREDICT, "--json", "n" * 300], "no name is so long"),
         ([*PREDICT, "--html", "."], "it is a folder"),
         ([*PREDICT, "--json", "/proc/none"], "cannot write"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 #: How long the command itself took, and where it kept what it found.
-OF_THIS_RUN = {"seconds_by_part", "store"}
+OF_THIS_RUN = {"timings", "store", "origin"}
 _PLAN_TIMES = ("step_seconds", "step_seconds_low", "step_seconds_high", "seconds_by_cause", "mfu", "flops")
 _MEMORY = ("peak_memory_bytes", "reserved_memory_bytes", "context_bytes", "device_bytes", "fits")
 

@@ -49,7 +49,7 @@ def test_at_a_prompt_it_has_one_to_six_lines(make):
 @pytest.mark.parametrize("make", [step, plan], ids=["step", "plan"])
 def test_a_dictionary_is_what_json_holds(make, capsys):
     result = make()
-    write_json(result.data(), "-")
+    write_json(result.whole(), "-")
     written = json.loads(capsys.readouterr().out)
     assert result.to_dict() == written
     assert written["schema_version"] == "1"

@@ -28,8 +28,10 @@ def catalog() -> None:
 def devices(name: str | None, outputs: Outputs) -> None:
     """List all devices, or show one."""
     from perfcast.verbs.catalog.listing import devices_data, devices_shown
+    from perfcast.verbs.origin import list_command
 
-    write_answer(outputs, lambda: devices_shown(name), lambda: devices_data(name))
+    said = list_command("devices", name)
+    write_answer(outputs, lambda: devices_shown(name), lambda: devices_data(name), command=said)
 
 
 @catalog.command()
@@ -38,8 +40,10 @@ def devices(name: str | None, outputs: Outputs) -> None:
 def clusters(name: str | None, outputs: Outputs) -> None:
     """List all clusters, or show one (a name, or a file of your own)."""
     from perfcast.verbs.catalog.listing import clusters_data, clusters_shown
+    from perfcast.verbs.origin import list_command
 
-    write_answer(outputs, lambda: clusters_shown(name), lambda: clusters_data(name))
+    said = list_command("clusters", name)
+    write_answer(outputs, lambda: clusters_shown(name), lambda: clusters_data(name), command=said)
 
 
 @catalog.command()
@@ -65,8 +69,10 @@ def predictors(name: str | None, outputs: Outputs) -> None:
 def models(name: str | None, outputs: Outputs) -> None:
     """List all models, or show one."""
     from perfcast.verbs.catalog.listing import models_data, models_shown
+    from perfcast.verbs.origin import list_command
 
-    write_answer(outputs, lambda: models_shown(name), lambda: models_data(name))
+    said = list_command("models", name)
+    write_answer(outputs, lambda: models_shown(name), lambda: models_data(name), command=said)
 
 
 @catalog.command(name="new-device")

@@ -52,7 +52,7 @@ class LazyGroup(NamingGroup):
         """The command of that name; None where there is none."""
         if cmd_name not in self._homes:
             return None
-        command = getattr(import_module(self._homes[cmd_name]), cmd_name)
+        command = getattr(import_module(self._homes[cmd_name]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         complete_names(command)
         guard_places(command)

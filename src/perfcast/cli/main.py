@@ -1,6 +1,7 @@
 """``perfcast``: verbs, and what becomes of an error.
 
-Exit codes: 0 done, 2 bad input, 3 does not fit (with --require-fit), 1 an internal fault, 130 interrupted.
+Exit codes: 0 done, 2 bad input, 3 does not fit (with --require-fit), 4 differs (explain-result), 1 an
+internal fault, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import click
 
 from perfcast import __version__
 from perfcast.cli.lazy import LazyGroup
-from perfcast.errors import DoesNotFitError, InputError, PerfcastError
+from perfcast.errors import DiffersError, DoesNotFitError, InputError, PerfcastError
 from perfcast.files.limits import limited
 from perfcast.printer.streams import drop_output, finish_output, output_error, prepare_streams, say
 
@@ -41,6 +42,7 @@ _HOMES = {
     "data": "perfcast.cli.data",
     "validate": "perfcast.cli.validate",
     "catalog": "perfcast.cli.catalog",
+    "explain-result": "perfcast.cli.explain_result",
     "web": "perfcast.cli.web",
 }
 
@@ -176,7 +178,7 @@ def run(arguments: list[str]) -> int:
 
 
 #: What went wrong, and the exit code that says so.
-_CODES = ((InputError, 2), (DoesNotFitError, 3), (PerfcastError, 1))
+_CODES = ((InputError, 2), (DoesNotFitError, 3), (DiffersError, 4), (PerfcastError, 1))
 #: Packages that perfcast imports where they are used, and pip installs with it.
 _PACKAGES = ("lightgbm", "numpy", "plotly", "polars", "pydantic", "rich", "scipy", "torch", "transformers")
 #: What a stream says that takes nothing more. Files say it too, but name themselves, or were told of where

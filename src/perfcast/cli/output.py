@@ -162,10 +162,8 @@ def write_answer(
         DoesNotFitError: With --require-fit, once everything is written.
         ValueError: A number is not finite; the file it belongs to is not written.
     """
-    from perfcast.report.answers import to_plain, versioned
-
     if outputs.json is not None and data is not None:
-        write_json(versioned(to_plain(data())), outputs.json, is_exact=is_exact)
+        write_json(with_origin(data(), command), outputs.json, is_exact=is_exact)
     is_shown = outputs.draws or not outputs.takes_terminal
     shown = document() if is_shown else None
     if shown is not None:
@@ -191,8 +189,10 @@ def write_pages(outputs: Outputs, document: Document, command: str | None = None
     """
     if outputs.html is not None:
         from perfcast.report.page import render_page
+        from perfcast.verbs.origin import origin_line
 
-        provenance = replace(document.provenance, command=_command() if command is None else command)
+        said = _command() if command is None else command
+        provenance = replace(document.provenance, command=said, origin=origin_line())
         _write_text(outputs.html, render_page(replace(document, provenance=provenance)))
     if outputs.picture_place is not None:
         from perfcast.files.writing import write_bytes_atomically
@@ -212,7 +212,7 @@ def write_result(
     write_answer(
         outputs,
         result.document,
-        result.data,
+        result.whole,
         lambda: result.timeline() or {},
         written=written,
         said=said,
@@ -273,6 +273,20 @@ def _write_text(path: str | Path, text: str) -> None:
         write_document(text)
     else:
         write_text_atomically(path, text)
+
+
+def with_origin(data: object, command: str | None) -> Any:
+    """An answer in the types of JSON that says where it comes from: the question, or the command line."""
+    from perfcast.report.answers import Answer, to_plain, versioned
+    from perfcast.verbs.origin import origin_of
+
+    if isinstance(data, Answer) and data.origin is not None:
+        return to_plain(data)
+    verb = " ".join(click.get_current_context().command_path.split()[1:])
+    origin = origin_of(verb, None, _command() if command is None else command)
+    if isinstance(data, Answer):
+        return to_plain(replace(data, origin=origin))
+    return versioned(to_plain(data), origin)
 
 
 def _command() -> str:

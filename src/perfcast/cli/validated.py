@@ -78,13 +78,15 @@ def finish_study(result: Result, options: Asked) -> None:
 
 
 def _write(result: Result, options: Asked, console: Console) -> None:
+    from perfcast.cli.output import with_origin
     from perfcast.evidence.validate.result import write_result
 
+    head = with_origin({}, None)
     if options.json_path == "-":
-        write_result(result, sys.stdout)
+        write_result(result, sys.stdout, head)
     elif options.json_path:
         with written_atomically(options.json_path) as file:
             text = io.TextIOWrapper(file, "utf-8")
-            write_result(result, text)
+            write_result(result, text, head)
             text.detach()
         console.print(f"wrote {options.json_path}")

@@ -65,7 +65,7 @@ def check_places(
     _check_apart(outputs, is_text_shown=is_text_shown)
     found = [(option, path, identity(path)) for option, path in outputs if not _is_sink(path)]
     for text in inputs:
-        for read in _named_files(text):
+        for read in named_places(text):
             own = identity(read)
             for option, path, other in found:
                 if own & other:
@@ -115,25 +115,22 @@ def _is_sink(path: str) -> bool:
         return False
 
 
-def _named_files(text: str) -> Iterator[str]:
-    """Files that a text names: itself, one of a list, FILE.py:function, FILE.toml:8, KEY=FILE."""
+def named_places(text: str) -> Iterator[str]:
+    """Files and folders that a text names: itself, one of a list, FILE.py:function, FILE.toml:8, KEY=FILE."""
     for part in dict.fromkeys((text, *text.split(","))):
         colons = [place.start() for place in re.finditer(":", part)]
-        names = (
-            part,
-            *(part[:at] for at in colons),
-            *(part[at + 1 :] for at in colons),
-            part.partition("=")[2],
-        )
-        for name in names:
-            if name and _is_file(name):
+        before, after = (part[:at] for at in colons), (part[at + 1 :] for at in colons)
+        for name in (part, *before, *after, part.partition("=")[2]):
+            if name and _stands(name):
                 yield name
 
 
-def _is_file(name: str) -> bool:
+def _stands(name: str) -> bool:
+    """Whether there is such a file or folder, or one that may not be looked at."""
     try:
-        return stat.S_ISREG(os.stat(name).st_mode)  # noqa: PTH116 (of a text)
+        mode = os.stat(name).st_mode  # noqa: PTH116 (of a text)
     except OSError as error:
         return error.errno == errno.EACCES
     except ValueError:
         return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

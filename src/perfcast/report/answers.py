@@ -19,6 +19,7 @@ from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from perfcast.errors import UnknownNameError
+from perfcast.report.origin import OriginData
 from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ SUBJECTS = {
     "mesh-cost": ("collectives", "CollectiveSweepData"),
     "replay": ("replay", "ReplayData"),
     "shard": ("shard", "ShardData"),
+    "explain-result": ("explained_result", "ExplainedResultData"),
 }
 
 Answer_ = TypeVar("Answer_")
@@ -67,6 +69,7 @@ class Answer:
     Attributes:
         schema_version: Version of this format; no unit.
         perfcast_version: Version of the program that wrote it; no unit.
+        origin: What decides the figures beside that; null where an answer is not a file's.
     """
 
     #: No other keys.
@@ -76,6 +79,7 @@ class Answer:
 
     schema_version: Literal["1"] = SCHEMA_VERSION
     perfcast_version: str = field(default_factory=perfcast_version)
+    origin: OriginData | None = None
 
 
 def view(kind: type[Answer_], source: object, /, **given: Any) -> Answer_:
@@ -94,11 +98,16 @@ def to_plain(answer: object) -> Any:
     return data
 
 
-def versioned(plain: object) -> object:
+def versioned(plain: object, origin: OriginData | None = None) -> object:
     """Plain data with the format's and the program's versions, where no typed answer states them."""
     if not isinstance(plain, dict) or "schema_version" in plain:
         return plain
-    return {"schema_version": SCHEMA_VERSION, "perfcast_version": perfcast_version(), **plain}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "perfcast_version": perfcast_version(),
+        "origin": to_plain(origin),
+        **plain,
+    }
 
 
 def write_plain(data: object, *, indent: int | None = 2, is_exact: bool = False) -> str:

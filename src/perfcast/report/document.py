@@ -172,11 +172,13 @@ class Provenance:
     Attributes:
         version: Of perfcast.
         command: That made it, '' where a program did.
+        origin: Digests of what is shipped and versions of libraries, in one line.
         sources: That figures refer to by their number, from 1.
     """
 
     version: str = field(default_factory=perfcast_version)
     command: str = ""
+    origin: str = ""
     sources: tuple[str, ...] = ()
 
 

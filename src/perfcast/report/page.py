@@ -101,7 +101,8 @@ def render_body(document: Document, render_figure: Callable[[Figure], str]) -> s
 def _footer(document: Document) -> str:
     provenance = document.provenance
     command = f"<br><code>{escape(provenance.command)}</code>" if provenance.command else ""
-    return f"<footer>perfcast {escape(provenance.version)}{command}</footer>"
+    origin = f"; {escape(provenance.origin)}" if provenance.origin else ""
+    return f"<footer>perfcast {escape(provenance.version)}{origin}{command}</footer>"
 
 
 def _headline(lead: str, cards: Sequence[Card], facts: Sequence[Fact]) -> str:

@@ -96,10 +96,14 @@ class Question:
     Attributes:
         verb: Of the command line, such as 'mesh cost'.
         arguments: Fields that are written without their names, in order.
+        written: Fields that name what is written, or what an earlier run has written.
+        is_measured: Whether the answer is measured, so that no two are equal.
     """
 
     verb: ClassVar[str]
     arguments: ClassVar[tuple[str, ...]] = ()
+    written: ClassVar[tuple[str, ...]] = ()
+    is_measured: ClassVar[bool] = False
 
     @classmethod
     def arranged(cls, given: tuple[object, ...]) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -247,6 +251,17 @@ def files_of(question: Question) -> dict[str, str]:
         if named:
             found[one.name] = named[0]
     return found
+
+
+def place_texts(question: Question) -> tuple[str, ...]:
+    """What is said where a file or folder to be read may be named."""
+    found: list[str] = []
+    for one in fields(question):
+        if (one.metadata.get(_FILE) or one.metadata.get(_PLACE)) and one.name not in question.written:
+            value = getattr(question, one.name)
+            texts = value if isinstance(value, tuple | list) else (value,)
+            found.extend(text for text in texts if isinstance(text, str))
+    return tuple(found)
 
 
 def _may_be_file(text: str) -> bool:

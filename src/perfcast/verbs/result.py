@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from perfcast.errors import InputError, QuestionError
@@ -39,6 +39,16 @@ class Shown(Showing):
     @abstractmethod
     def data(self) -> Answer:
         """The answer as JSON holds it: a typed answer of ``report.data``."""
+
+    def whole(self, *, is_shared: bool = False) -> Answer:
+        """``data``, with what it came from.
+
+        Args:
+            is_shared: Whether others read it, who are not told of files of this machine.
+        """
+        from perfcast.verbs.origin import origin_of
+
+        return replace(self.data(), origin=origin_of(self.question.verb, self.question, is_shared=is_shared))
 
     def timeline(self) -> dict[str, Any] | None:
         """Trace events, where what happens when is known."""

@@ -31,6 +31,10 @@ class Showing(ABC):
     def data(self) -> Answer:
         """As JSON holds it."""
 
+    def whole(self) -> Answer:
+        """``data``, with what it came from."""
+        return self.data()
+
     @property
     def command(self) -> str:
         """The command line that gives the same; '' where none does."""
@@ -61,7 +65,7 @@ class Showing(ABC):
         """
         from perfcast.report.answers import to_plain, write_plain
 
-        text = write_plain(to_plain(self.data()))
+        text = write_plain(to_plain(self.whole()))
         if path is not None:
             _write(path, text)
         return text
@@ -124,9 +128,10 @@ class Showing(ABC):
             InputError: The file cannot be written.
         """
         from perfcast.report.page import render_page
+        from perfcast.verbs.origin import origin_line
 
         shown = self.document()
-        provenance = replace(shown.provenance, command=self.command)
+        provenance = replace(shown.provenance, command=self.command, origin=origin_line())
         _write(path, render_page(replace(shown, provenance=provenance)))
 
 

@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_versions_name_the_package_and_the_content_of_its_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("perfcast.searches.sweep.cells.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("perfcast.prediction.installed.data_folder", lambda: tmp_path)
     before = list_versions()
     assert before.keys() >= {"perfcast", "files", "measured", "numpy"}
     assert list_versions() == before

@@ -42,9 +42,16 @@ class Result(Protocol):
         ...
 
 
-def write_result(result: Result, file: TextIO) -> None:
-    """Stream the JSON, a row a line."""
-    file.write(f'{{"suite": {json.dumps(result.suite)},\n"protocol": {json.dumps(dict(result.protocol))},\n')
+def write_result(result: Result, file: TextIO, head: Mapping[str, object] | None = None) -> None:
+    """Stream the JSON, a row a line.
+
+    Args:
+        head: What stands before the suite: versions, and where the result comes from.
+    """
+    first = "".join(f"{json.dumps(key)}: {json.dumps(value)},\n" for key, value in (head or {}).items())
+    file.write(
+        f'{{{first}"suite": {json.dumps(result.suite)},\n"protocol": {json.dumps(dict(result.protocol))},\n'
+    )
     file.write('"rows": [')
     for index, row in enumerate(result.to_json_rows()):
         file.write(",\n" if index else "\n")

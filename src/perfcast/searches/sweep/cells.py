@@ -18,8 +18,8 @@ from itertools import product
 from pathlib import Path
 
 from perfcast.catalogs.clusters import whole_name
-from perfcast.cost.profile import data_folder
 from perfcast.errors import InputError
+from perfcast.prediction.installed import measurements_digest, program_digest
 
 Value = int | float | str | bool | None
 Row = Mapping[str, Value]
@@ -69,11 +69,9 @@ def list_versions() -> Mapping[str, str]:
     ``measured`` are the profiles and corrections that the user's own measurements left in the data folder.
     A changed file changes the versions, so no result of older code or data is taken over.
     """
-    root = Path(__file__).parents[1]
-    files = [path for path in root.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".tmp")]
     return {
-        "files": _hash_files(files, root),
-        "measured": _hash_files(data_folder().glob("*.json"), data_folder()),
+        "files": program_digest(),
+        "measured": measurements_digest() or "",
         **{name: version(name) for name in _PACKAGES},
     }
 

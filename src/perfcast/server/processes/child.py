@@ -150,7 +150,7 @@ def part_of(result: Shown, kind: Kind) -> bytes | None:
     from perfcast.report.answers import to_plain, write_plain
 
     if kind == "json":
-        return write_plain(to_plain(result.data())).encode()
+        return write_plain(to_plain(result.whole(is_shared=True))).encode()
     if kind == "document":
         return write_typed(result.document())
     if kind == "html":
@@ -162,12 +162,13 @@ def part_of(result: Shown, kind: Kind) -> bytes | None:
 def _page(result: Shown) -> bytes:
     """As ``--html`` writes it; the command that makes it stands in it, unless that would name an upload."""
     from perfcast.report.page import render_page
+    from perfcast.verbs.origin import origin_line
     from perfcast.verbs.question import files_of
     from perfcast.verbs.spelled import command_line
 
     document = result.document()
     command = "" if files_of(result.question) else command_line(result.question)
-    provenance = replace(document.provenance, command=command)
+    provenance = replace(document.provenance, command=command, origin=origin_line())
     return render_page(replace(document, provenance=provenance)).encode()
 
 

@@ -51,8 +51,9 @@ async def _answer(kind: str, name: str | None) -> Response:
 @lru_cache(maxsize=64)
 def _text(kind: str, name: str | None) -> str:
     from perfcast.report.answers import versioned, write_plain
+    from perfcast.verbs.origin import origin_of_list
 
-    return write_plain(versioned(LISTS[kind](name)))
+    return write_plain(versioned(LISTS[kind](name), origin_of_list(kind, name)))
 
 
 ROUTES = (("GET", "/catalog/{kind}", show_all), ("GET", "/catalog/{kind}/{name}", show_one))

@@ -50,6 +50,8 @@ class ReplayQuestion(Question):
 
     verb: ClassVar[str] = "replay"
     arguments: ClassVar[tuple[str, ...]] = ("traces",)
+    written: ClassVar[tuple[str, ...]] = ("profile",)
+    is_measured: ClassVar[bool] = True
 
     traces: tuple[str, ...] | str = field(metadata=PLACE, kw_only=False)
     timeline: str | None = field(default=None, metadata=PLACE)

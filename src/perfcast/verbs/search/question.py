@@ -117,6 +117,7 @@ class SearchQuestion(FleetQuestion, TuningQuestion, _Searched):
     """
 
     verb: ClassVar[str] = "search"
+    written: ClassVar[tuple[str, ...]] = ("store",)
 
     cluster: tuple[str, ...] | str = field(metadata=FILE)
     global_batch_size: tuple[int, ...] | int = field(default=(), metadata=within(BATCH))

@@ -90,7 +90,7 @@ class DeploymentSearchData(Answer):
             median of what was played; null where nothing was.
         defaults: What was chosen where nothing was asked for, in words.
         assumptions: What was taken for granted.
-        seconds_by_part: What the search took, in seconds, by its part.
+        timings: Seconds that the search took on this machine, by its part; no two runs are alike in them.
     """
 
     table: ClassVar[str] = "ranked"
@@ -117,7 +117,7 @@ class DeploymentSearchData(Answer):
     formula_over_events_token: float | None
     defaults: tuple[str, ...]
     assumptions: tuple[str, ...]
-    seconds_by_part: Mapping[str, float]
+    timings: Mapping[str, float]
 
 
 def data_of(found: DeploymentSearchResult) -> DeploymentSearchData:

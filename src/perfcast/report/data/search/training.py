@@ -134,7 +134,6 @@ class ResultData:
         num_simulated: Plans simulated event by event.
         num_operations: Different operations that were priced.
         excluded: Plans that each constraint removed.
-        seconds_by_part: Seconds that the search took, by its part.
         ranked: The best plan of each kind, best first.
         variants: Other plans of those kinds that were weighed.
         front: Plans that none beats in time, cost and headroom at once, fastest first.
@@ -152,7 +151,6 @@ class ResultData:
     num_simulated: int
     num_operations: int
     excluded: dict[str, int]
-    seconds_by_part: dict[str, float]
     ranked: tuple[RankedData, ...]
     variants: tuple[VariantData, ...]
     front: tuple[PlanData, ...]
@@ -215,6 +213,8 @@ class SearchData(Answer):
         skipped: Named plans that the best cluster cannot follow.
         sensitivity: How the winner changes.
         baseline: Another searcher's order of plans on the best cluster.
+        timings: Seconds that the search took on this machine, by cluster and by its part; no two runs are
+            alike in them.
     """
 
     table: ClassVar[str] = "clusters[asked].result.ranked"
@@ -238,6 +238,7 @@ class SearchData(Answer):
     skipped: tuple[SkippedData, ...]
     sensitivity: SensitivityData | None
     baseline: BaselineData | None
+    timings: dict[str, dict[str, float]]
 
 
 def data_of(found: SearchReport) -> SearchData:
@@ -258,6 +259,11 @@ def data_of(found: SearchReport) -> SearchData:
         differences=tuple(difference_data(difference) for difference in found.differences),
         skipped=tuple(SkippedData(label=label, reason=reason) for label, reason in found.skipped),
         sensitivity=None if found.sensitivity is None else sensitivity_data(found.sensitivity),
+        timings={
+            outcome.asked: dict(outcome.result.seconds_by_part)
+            for outcome in outcomes
+            if outcome.result is not None
+        },
         baseline=None if found.baseline is None else baseline_data(found.baseline),
     )
 
