@@ -16,11 +16,12 @@ from perfcast.catalogs.figures import collect_aliases, load_entries, parse_entri
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.errors import CatalogError, PlanError
 from perfcast.figures import Figure, Problems, parse_figure, parse_texts
+from perfcast.ranges import DEVICES, excerpt, read_whole
 
 #: What no link of today comes near: 100 TB/s of one device, a second of latency.
 _MOST_BYTES_PER_SECOND = 1e14
 _MOST_LATENCY_SECONDS = 1.0
-_MOST_DEVICES = 10_000_000
+_MOST_DEVICES = int(DEVICES.largest)
 _FLAGS = ("duplex", "switched", "reduces")
 _LEVEL_KEYS = (
     "name",
@@ -176,9 +177,10 @@ def load_cluster(name: str) -> Cluster:
     stem, colon, count = name.rpartition(":")
     if not colon:
         return load_cluster_entry(name).of_size()
-    if not count.isdecimal():
-        raise PlanError(f"cluster '{name}': '{count}' is not a number of devices; write NAME:N")
-    return load_cluster_entry(stem).of_size(int(count))
+    if not re.fullmatch(r"[0-9]{1,60}", count):
+        raise PlanError(f"cluster {excerpt(name)}: {excerpt(count)} is not a number of devices; write NAME:N")
+    number = read_whole(f"cluster {excerpt(name)}: devices", count, DEVICES, PlanError)
+    return load_cluster_entry(stem).of_size(number)
 
 
 def whole_name(name: str) -> str:
@@ -193,8 +195,9 @@ def whole_name(name: str) -> str:
 def load_cluster_entry(name: str) -> ClusterEntry:
     """Like ``load_cluster``, before the number of devices is known, with the source of every figure."""
     whole, slash, part = name.rpartition("/")
-    if slash and part.isdecimal():
-        return load_cluster_entry(whole).with_servers_of(int(part))
+    if slash and re.fullmatch(r"[0-9]{1,60}", part):
+        number = read_whole(f"cluster {excerpt(name)}: devices of each", part, DEVICES, PlanError)
+        return load_cluster_entry(whole).with_servers_of(number)
     if name.endswith(".toml"):
         entries = parse_cluster_file(Path(name))
         if len(entries) != 1:

@@ -41,7 +41,10 @@ class DeviceMesh:
 
         Raises:
             UnknownNameError: An axis that the mesh does not have.
+            PlanError: One that is named twice.
         """
+        if len(set(axes)) != len(axes):
+            raise PlanError(f"axes {', '.join(axes)}: one is named twice; name each once")
         for axis in axes:
             if axis not in self.names:
                 raise UnknownNameError("mesh axis", axis, self.names, f"Axes: {', '.join(self.names)}.")

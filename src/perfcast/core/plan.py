@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
+from perfcast.ranges import BATCH, DEVICES, excerpt
+from perfcast.units import MEGA, PETA
 
 Recompute = Literal["none", "selective", "full"]
 #: Parts of a layer that a selective recomputation makes again, by Megatron-LM's names (--recompute-modules).
@@ -124,7 +125,11 @@ class Plan:
         for name, key in _DEGREES.items():
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise PlanError(f"{key}={value}: must be at least 1")
+                raise PlanError(f"{key}={excerpt(value)}: must be at least 1")
+            if value is not None:
+                BATCH.check(f"{key}:", value, PlanError)
+        DEVICES.check("devices of the plan:", self.world_size, PlanError)
+        BATCH.check("batch of the plan:", self.global_batch_size, PlanError)
         if self.zero_stage not in (0, 1, 2, 3):
             raise PlanError(f"zero={self.zero_stage}: must be 0, 1, 2 or 3")
         known_word("recompute", self.recompute, RECOMPUTE)
@@ -152,7 +157,7 @@ class Plan:
             )
 
     def _check_cuts(self) -> None:
-        """What does not divide, and factors out of range."""
+        """What does not divide."""
         shards, replicas, inputs = self.num_shards, self.num_dense_replicas, self.tensor_parallel_inputs
         if shards is not None and (shards < 1 or replicas % shards):
             raise PlanError(f"shards={shards} does not divide dp · cp = {replicas} replicas")
@@ -164,8 +169,8 @@ class Plan:
                 f"layers of {len(self.stage_layers)} stages for pp={self.pipeline_parallel} · "
                 f"vp={self.virtual_stages_per_rank} = {parts} parts of the model"
             )
-        if any(count < 0 for count in self.stage_layers):
-            raise PlanError(f"stages of {self.stage_layers} layers: none can have fewer than 0")
+        if any(not 0 <= count <= MEGA for count in self.stage_layers):
+            raise PlanError(f"stages of {excerpt(self.stage_layers)} layers: none can have fewer than 0")
         if self.schedule == "dualpipe" and self.pipeline_parallel % 2:
             raise PlanError(
                 f"schedule=dualpipe needs an even number of stages, not pp={self.pipeline_parallel}"
@@ -174,12 +179,18 @@ class Plan:
             raise PlanError(
                 f"schedule=dualpipe needs an even number of micro-batches, not {self.num_micro_batches}"
             )
-        if self.capacity_factor is not None and not 0 < self.capacity_factor < math.inf:
-            raise PlanError(f"capacity={self.capacity_factor}: must be above 0, and finite")
-        if not 1 <= self.expert_imbalance < math.inf:
-            raise PlanError(f"imbalance={self.expert_imbalance}: must be at least 1, and finite")
-        if self.bucket_bytes is not None and self.bucket_bytes < 1:
-            raise PlanError(f"bucket={self.bucket_bytes}: must be at least 1 byte")
+        self._check_factors()
+
+    def _check_factors(self) -> None:
+        """Numbers beside the degrees."""
+        if self.capacity_factor is not None and not 0 < self.capacity_factor <= MEGA:
+            raise PlanError(f"capacity={self.capacity_factor}: must be above 0, and at most a million")
+        if not 1 <= self.expert_imbalance <= MEGA:
+            raise PlanError(f"imbalance={self.expert_imbalance}: must be at least 1, and at most a million")
+        if self.bucket_bytes is not None and not 1 <= self.bucket_bytes <= PETA:
+            raise PlanError(f"bucket={self.bucket_bytes}: must be at least 1 byte, and at most a petabyte")
+        if not 0 <= self.num_prefetched <= MEGA:
+            raise PlanError(f"prefetch={self.num_prefetched}: layers ahead, at least 0 and at most a million")
 
     def _check_recomputation(self) -> None:
         if self.recompute_layers is None:
@@ -191,6 +202,11 @@ class Plan:
             )
         if self.recompute_layers < 1:
             raise PlanError(f"recompute_layers={self.recompute_layers}: must be at least 1")
+
+    @property
+    def num_passes(self) -> int:
+        """Micro-batches through stages: what a step played event by event consists of."""
+        return self.num_micro_batches * self.pipeline_parallel * self.virtual_stages_per_rank
 
     @property
     def overlaps_passes(self) -> bool:

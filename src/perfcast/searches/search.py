@@ -32,6 +32,7 @@ from perfcast.searches.request import SearchRequest
 from perfcast.searches.resolve import Progress, ResolvedSearch, cluster_stem, ignore_progress, resolve_search
 from perfcast.searches.result import RankedPlan, SearchResult, Separation, Variant
 from perfcast.searches.space.fitting import Fitting, enumerate_fitting
+from perfcast.simulate.passes import PASSES_OF_SEARCH
 from perfcast.units import format_duration
 
 #: Plans that compute some layers again are looked for up to so much slower than the fastest of the others.
@@ -202,10 +203,15 @@ def _rank(search: ResolvedSearch, found: _Evaluated) -> tuple[_Evaluated, list[S
     Returns:
         The valid plans without those that miss a demand when simulated, the simulated ones, and the prices of
         their operations; None where none is simulated.
+
+    Raises:
+        InputError: Simulating them would take too long.
     """
     if search.request.num_simulated < 1:
         return found, [], None
     listed = _shortlist(search, found)
+    passes = sum(found.evaluation.plans.plan(place).num_passes for place in listed.places)
+    PASSES_OF_SEARCH.check("micro-batches times stages of the plans that are simulated:", passes)
 
     def stops(place: int, before: Sequence[Simulated]) -> bool:
         search.on_progress("simulate", len(before), len(listed.places))

@@ -24,16 +24,19 @@ from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.work import StepWork
 from perfcast.errors import InputError
+from perfcast.ranges import ANY_NUMBER, excerpt, read_number
 from perfcast.simulate.closed_form.figures import HOST, OWN, SECONDS
 from perfcast.simulate.closed_form.step import closed_form_step, stage_columns
 from perfcast.simulate.part_times import PartTimes, time_parts
 from perfcast.simulate.schedule import Pass
 from perfcast.simulate.schedule.order import ScheduleStep, order_steps
 from perfcast.simulate.training import actions_of
-from perfcast.units import MIB
+from perfcast.units import KILO, MIB
 
 #: Numbers in all arrays of one batch of draws: 512 MiB.
 _MOST_NUMBERS = 64 * MIB
+#: Of the logarithm: one rank of six is a hundred times slower than the median, or faster.
+_MOST_SIGMA = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,10 @@ class Slowdowns:
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.sigma >= 0 and 0 <= self.share <= 1 and self.factor >= 1):
+        if not (0 <= self.sigma <= _MOST_SIGMA and 0 <= self.share <= 1 and 1 <= self.factor <= KILO):
             raise InputError(
-                f"slowdowns with sigma={self.sigma}, share={self.share}, factor={self.factor}: at least 0, "
-                "within 0 and 1, at least 1"
+                f"slowdowns with sigma={self.sigma:g}, share={self.share:g}, factor={self.factor:g}: sigma "
+                f"from 0 to {_MOST_SIGMA:g}, share from 0 to 1, factor from 1 to {KILO:g}"
             )
 
     @property
@@ -89,11 +92,11 @@ def parse_slowdowns(text: str) -> Slowdowns:
         try:
             if keys is None or len(keys) != len(numbers):
                 raise ValueError
-            found.update(zip(keys, map(float, numbers), strict=True))
-        except ValueError:
+            found.update(zip(keys, (read_number("", each, ANY_NUMBER) for each in numbers), strict=True))
+        except (ValueError, InputError):
             raise InputError(
-                f"stragglers '{text}': expected lognormal:SIGMA, share:SHARE:FACTOR, or both with a +, "
-                "such as lognormal:0.02+share:0.001:1.5"
+                f"stragglers {excerpt(text)}: expected lognormal:SIGMA, share:SHARE:FACTOR, or both "
+                "with a +, such as lognormal:0.02+share:0.001:1.5"
             ) from None
     return Slowdowns(**found)
 

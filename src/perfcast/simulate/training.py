@@ -14,6 +14,7 @@ from perfcast.simulate.critical_path import critical_path
 from perfcast.simulate.engine import Played, play
 from perfcast.simulate.layer import OWN_WORK
 from perfcast.simulate.part_times import PartTimes, time_parts
+from perfcast.simulate.passes import PASSES
 from perfcast.simulate.pipeline.build import Built, build_step
 from perfcast.simulate.pipeline.causes import seconds_by_cause
 from perfcast.simulate.pipeline.quick import play_schedule
@@ -59,11 +60,12 @@ def actions_of(work: StepWork) -> tuple[Actions, ...]:
     """Of each stage, by the plan's schedule; forwards alone where no layer has a backward.
 
     Raises:
-        PlanError: Stages of another number than the plan's.
+        PlanError: Stages of another number than the plan's, or more passes than are played (``PASSES``).
     """
     plan = work.plan
     if len(work.stages) != plan.pipeline_parallel:
         raise PlanError(f"work of {len(work.stages)} stages for pp={plan.pipeline_parallel}")
+    PASSES.check("micro-batches times stages, played one by one:", plan.num_passes, PlanError)
     num_stages, count, virtual = plan.pipeline_parallel, plan.num_micro_batches, plan.virtual_stages_per_rank
     if is_forward_only(work):
         return inference_actions(num_stages, count, virtual)

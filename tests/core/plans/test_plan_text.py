@@ -153,7 +153,7 @@ def test_overlap_says_what_runs_beside_the_compute_and_what_does_not():
         ("stages=7//7", "layers of each stage, such as 7/8/8/7, or even or balanced"),
         ("bucket=2.5", "not a whole number"),
         ("bucket=xMB", "not a number"),
-        ("capacity=inf", "not a finite number"),
+        ("capacity=inf", "not a number"),
         ("tp=2,tp=4", "tp is given twice"),
         ("overlap=tensor,overlap_tensor=0", "overlap_tensor is given twice"),
         ("overlap=tensors", "Did you mean tensor"),

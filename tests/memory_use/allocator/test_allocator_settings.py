@@ -63,7 +63,7 @@ def test_settings_of_pinned_memory_and_locks_change_nothing():
         ("large_segment_size_mb:10", "more than 10 MiB"),
         ("garbage_collection_threshold:1.5", "1.5; it must be between 0 and 1"),
         ("garbage_collection_threshold:often", "must be a number"),
-        ("garbage_collection_threshold:nan", "between 0 and 1"),
+        ("garbage_collection_threshold:nan", "must be a number"),
         ("per_process_memory_fraction:0", "over 0, at most 1"),
         ("roundup_power2_divisions:3", "powers of two"),
         ("roundup_power2_divisions:[100:4]", "not at 100"),

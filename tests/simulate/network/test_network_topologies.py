@@ -248,9 +248,9 @@ def test_fabrics_have_names_and_options():
     [
         ("fat-trie", "Did you mean fat-tree"),
         ("torus", "needs shape="),
-        ("torus:shape=4x0", "such as 4x4x8"),
-        ("fat-tree:radix=many", "must be a count"),
-        ("fat-tree:oversubscription=a", "must be numbers"),
+        ("torus:shape=4x0", "0 is not between 1 and"),
+        ("fat-tree:radix=many", "is not a whole number between 1 and"),
+        ("fat-tree:oversubscription=a", "is not a number above 0"),
         ("rail-optimised:spines=yes", "0 or 1"),
         ("star:radix=4", "has no radix"),
     ],

@@ -13,7 +13,6 @@ micro-batches a replica has (``core.plans.choice``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -29,8 +28,9 @@ from perfcast.core.plan import (
     Plan,
 )
 from perfcast.core.words import known_word
-from perfcast.errors import PlanError, UnknownNameError
-from perfcast.units import UNIT_FACTORS
+from perfcast.errors import InputError, PlanError, UnknownNameError
+from perfcast.ranges import Range, read_number, read_whole
+from perfcast.units import PETA, UNIT_FACTORS
 
 PlanValue = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 #: What a text says of a plan, by the fields of ``Plan``; ``stage_layers`` may be a word of ``STAGE_WORDS``.
@@ -40,6 +40,7 @@ PlanValues = Mapping[str, PlanValue]
 EVEN, BALANCED = "even", "balanced"
 STAGE_WORDS = (EVEN, BALANCED)
 _HIGHEST_ZERO_STAGE = 3
+_EXCERPT = 60
 _BYTE_UNITS = ("KiB", "MiB", "GiB", "MB", "GB")
 
 
@@ -56,10 +57,14 @@ class PlanKey:
     write: Callable[[PlanValue], str] = str
 
 
+#: Of any key; the plan has the ranges of each.
+_NUMBERS = Range(-PETA, PETA)
+
+
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise ValueError("not a whole number")
-    return int(text)
+    return read_whole("", text, _NUMBERS, _NoNumberError)
 
 
 def _degree(text: str) -> int:
@@ -83,13 +88,7 @@ def _switch(text: str) -> bool:
 
 
 def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError("not a number") from None
-    if not math.isfinite(number):
-        raise ValueError("not a finite number")
-    return number
+    return read_number("", text, _NUMBERS, _NoNumberError)
 
 
 def _bytes(text: str) -> int:
@@ -106,7 +105,7 @@ def _layers(text: str) -> PlanValue:
     parts = text.split("/")
     if not all(part.isascii() and part.isdecimal() for part in parts):
         raise ValueError(f"layers of each stage, such as 7/8/8/7, or {' or '.join(STAGE_WORDS)}")
-    return tuple(int(part) for part in parts)
+    return tuple(_whole(part) for part in parts)
 
 
 def _modules(text: str) -> PlanValue:
@@ -194,16 +193,24 @@ def parse_plan(text: str, option: str = "--plan") -> PlanValues:
     for item in text.replace(",", " ").split():
         key, equals, value = item.partition("=")
         if not equals or not value:
-            raise PlanError(f"{option}: '{item}' is not KEY=VALUE")
+            raise PlanError(f"{option}: '{_short(item)}' is not KEY=VALUE")
         try:
             stated = _read_item(key, value)
-        except ValueError as error:
-            raise PlanError(f"{option} {item}: {error}") from None
+        except (ValueError, _NoNumberError) as error:
+            raise PlanError(f"{option} {_short(item)}: {str(error).strip()}") from None
         for field, each in stated.items():
             if field in values:
                 raise PlanError(f"{option}: {key} is given twice")
             values[field] = each
     return values
+
+
+class _NoNumberError(InputError):
+    """A value that is no number of its key; the item is named where it is read."""
+
+
+def _short(item: str) -> str:
+    return item if len(item) <= _EXCERPT else f"{item[:_EXCERPT]}…"
 
 
 def _read_item(key: str, value: str) -> PlanValues:

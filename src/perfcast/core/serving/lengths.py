@@ -7,7 +7,10 @@ from typing import Literal, get_args
 
 from perfcast.core.words import known_word
 from perfcast.errors import InputError
+from perfcast.ranges import ANY_NUMBER, read_number
 from perfcast.units import GIGA
+
+_EXCERPT = 60
 
 LengthShape = Literal["fixed", "uniform", "normal", "lognormal"]
 LENGTH_SHAPES: tuple[LengthShape, ...] = get_args(LengthShape)
@@ -55,13 +58,13 @@ def parse_lengths(text: str, option: str = "lengths") -> Lengths:
     parts = text.split(":")
     try:
         if len(parts) == 1:
-            return Lengths(float(text))
+            return Lengths(read_number("", text, ANY_NUMBER))
         name, mean, spread = parts
-        numbers = float(mean), float(spread)
-    except ValueError:
+        numbers = tuple(read_number("", each, ANY_NUMBER) for each in (mean, spread))
+    except (ValueError, InputError):
         shapes = ", ".join(shape for shape in LENGTH_SHAPES if shape != "fixed")
         raise InputError(
-            f"{option} {text}: tokens, such as 8192, or SHAPE:MEAN:SPREAD, such as uniform:1024:0.2; "
-            f"shapes: {shapes}"
+            f"{option} {text[:_EXCERPT]}: tokens, such as 8192, or SHAPE:MEAN:SPREAD, such as "
+            f"uniform:1024:0.2; shapes: {shapes}"
         ) from None
     return Lengths(numbers[0], known_word("shape of lengths", name, LENGTH_SHAPES), numbers[1])

@@ -18,6 +18,7 @@ from perfcast.core.tuning.trained import (
 )
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
+from perfcast.ranges import SHARE, Range, excerpt, read_number, read_whole
 
 _KEYS = ("rank", "targets", "dropout", "base", "a2a")
 #: Groups of targets, and how PEFT names linear layers (huggingface/peft: utils/constants.py).
@@ -199,14 +200,15 @@ def _targets(text: str) -> tuple[Target, ...]:
     return tuple(target for target in TARGETS if target in named)
 
 
+#: Ranks of adapters.
+_SIZES = Range(0, 1_000_000)
+
+
 def _whole(text: str, option: str, key: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise PlanError(f"{option} {key}={text}: not a whole number")
-    return int(text)
+        raise PlanError(f"{option} {key}={excerpt(text)}: not a whole number")
+    return read_whole(f"{option} {key}:", text, _SIZES, PlanError)
 
 
 def _share(text: str, option: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise PlanError(f"{option} dropout={text}: not a number") from None
+    return read_number(f"{option} dropout:", text, SHARE, PlanError)

@@ -13,6 +13,8 @@ from perfcast.core.collective import bus_factor
 from perfcast.core.mesh import DeviceMesh
 from perfcast.cost.collective.datasheet import CollectiveTimes, price_collectives
 from perfcast.cost.collective.table import collective_table
+from perfcast.errors import PlanError
+from perfcast.ranges import Range
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +60,15 @@ def sweep_sizes(
 
     Raises:
         UnknownNameError: No such axis, collective or algorithm.
-        PlanError: A group that fills a level of the cluster unevenly.
+        PlanError: A group that fills a level of the cluster unevenly; more groups than there are.
     """
     group = mesh.group(tuple(axes))
     span = mesh.cluster.span(group)
-    groups = mesh.cluster.num_devices // len(group) if concurrent_groups is None else concurrent_groups
+    most = mesh.cluster.num_devices // len(group)
+    groups = most if concurrent_groups is None else concurrent_groups
+    Range(1, most, f"{mesh.cluster.num_devices} devices make so many groups of {len(group)}").check(
+        "--groups", groups, PlanError
+    )
     table = collective_table(collective, message_bytes, [span], concurrent_groups=groups)
     return CollectiveSweep(
         collective=collective,

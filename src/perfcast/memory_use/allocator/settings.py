@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from perfcast.errors import InputError, UnknownNameError
+from perfcast.ranges import ANY_NUMBER, excerpt, read_number
 from perfcast.units import MIB, format_bytes
+
+_COUNT = "[0-9]{1,12}"
 
 UNLIMITED_BYTES = 2**63 - 1
 NUM_DIVISION_INTERVALS = 16
@@ -107,8 +110,8 @@ def _impossible(key: str, value: str, allowed: str) -> InputError:
 
 def _mebibytes(field: str) -> Callable[[str, str], Mapping[str, object]]:
     def parse(key: str, value: str) -> Mapping[str, object]:
-        if not value.isdecimal():
-            raise _impossible(key, f"'{value}'", "a whole number of MiB")
+        if not re.fullmatch(_COUNT, value):
+            raise _impossible(key, excerpt(value), "a whole number of MiB")
         return {field: min(int(value) * MIB, UNLIMITED_BYTES)}
 
     return parse
@@ -117,9 +120,9 @@ def _mebibytes(field: str) -> Callable[[str, str], Mapping[str, object]]:
 def _fraction(field: str) -> Callable[[str, str], Mapping[str, object]]:
     def parse(key: str, value: str) -> Mapping[str, object]:
         try:
-            return {field: float(value)}
-        except ValueError:
-            raise _impossible(key, f"'{value}'", "a number") from None
+            return {field: read_number("", value, ANY_NUMBER)}
+        except InputError:
+            raise _impossible(key, excerpt(value), "a number") from None
 
     return parse
 
@@ -135,11 +138,11 @@ def _divisions(key: str, value: str) -> Mapping[str, object]:
 
     The first entry holds for everything below it too; sizes between two entries round to 512 bytes.
     """
-    if value.isdecimal():
+    if re.fullmatch(_COUNT, value):
         return {"roundup_power2_divisions": (int(value),) * NUM_DIVISION_INTERVALS}
-    entries = re.fullmatch(r"\[(?:(?:\d+|>):\d+,?)+\]", value)
+    entries = re.fullmatch(r"\[(?:(?:[0-9]{1,9}|>):[0-9]{1,9},?)+\]", value)
     if entries is None:
-        raise _impossible(key, f"'{value}'", "a number or a list such as [256:1,512:2,>:8]")
+        raise _impossible(key, excerpt(value), "a number or a list such as [256:1,512:2,>:8]")
     result, last = [0] * NUM_DIVISION_INTERVALS, -1
     for size, count in re.findall(r"(\d+|>):(\d+)", value):
         if size == ">":

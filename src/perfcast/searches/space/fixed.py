@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import COLUMNS, WORDS
 from perfcast.core.plans.text import KEY_OF_FIELD, OVERLAPS, PLAN_KEYS, PlanValue, parse_plan
-from perfcast.errors import PlanError, UnknownNameError
+from perfcast.errors import InputError, PlanError, UnknownNameError
+from perfcast.ranges import ANY_NUMBER, excerpt, read_whole
 
 #: Columns of plans that a search does not vary.
 _UNVARIED = ("num_prefetched",)
@@ -92,9 +93,9 @@ def code_of(key: str, value: object) -> int:
         check_word(key, value)
         return words.index(str(value))
     try:
-        return int(str(int(value) if isinstance(value, bool) else value))
-    except ValueError:
-        raise PlanError(f"{key}={value}: not a whole number") from None
+        return read_whole("", str(int(value) if isinstance(value, bool) else value), ANY_NUMBER)
+    except InputError:
+        raise PlanError(f"{key}={excerpt(value)}: not a whole number") from None
 
 
 def allowed(fixed: Mapping[str, PlanValue], key: str, values: Sequence[int]) -> list[int]:

@@ -17,6 +17,7 @@ from perfcast.cost.collective.constants import Constants
 from perfcast.simulate.network.build import build_topology
 from perfcast.simulate.network.collectives import algorithms
 from perfcast.simulate.network.fabrics.names import parse_fabric
+from perfcast.simulate.network.limits import check_cost
 from perfcast.simulate.network.simulate import simulate_groups
 from perfcast.simulate.network.topology import Topology, fail
 
@@ -62,12 +63,14 @@ def simulate_axes(
 
     Raises:
         UnknownNameError: No such axis, fabric, collective or algorithm.
-        PlanError: A fabric that does not fit the cluster, or groups that failures cut apart.
+        PlanError: A fabric that does not fit the cluster, groups that failures cut apart, or more than is
+            simulated (``limits``).
     """
     wired = parse_fabric(fabric)
-    groups = groups_of(mesh, axes)
-    span = mesh.cluster.span(groups[0])
+    span = mesh.cluster.span(mesh.group(tuple(axes)))
     chosen = algorithm or usual_algorithm(collective, span)
+    check_cost(mesh.cluster.num_devices, collective, chosen, span)
+    groups = groups_of(mesh, axes)
     networks: dict[Cluster, Topology] = {}
     times = []
     for size in message_bytes:

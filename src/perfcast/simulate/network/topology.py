@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +12,7 @@ from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.cluster import Link
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.simulate.network.arrays import ints
+from perfcast.simulate.network.limits import LINKS
 
 NONE = -1
 
@@ -106,7 +108,7 @@ class Topology:
 
     def _device(self, name: str) -> int:
         number = name.removeprefix("device ")
-        if not number.isdecimal() or int(number) >= self.num_devices:
+        if not re.fullmatch(r"[0-9]{1,9}", number) or int(number) >= self.num_devices:
             raise UnknownNameError("device of the network", name, (), f"It has {self.num_devices} devices.")
         return int(number)
 
@@ -190,6 +192,7 @@ class Wiring:
         self, count: int, bytes_per_second: float, latency_seconds: float, is_duplex: bool
     ) -> tuple[Integers, Integers]:
         made = 2 * count if is_duplex else count
+        LINKS.check("links of the network:", self.num_links + made, PlanError)
         self.rates.append(np.full(made, bytes_per_second))
         self.latencies.append(np.full(made, latency_seconds))
         forth = np.arange(self.num_links, self.num_links + count, dtype=np.int64)

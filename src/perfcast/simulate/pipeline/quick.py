@@ -23,6 +23,7 @@ from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.simulate.combine import slower
 from perfcast.simulate.part_times import PartTimes
+from perfcast.simulate.passes import QUICK_PASSES
 from perfcast.simulate.pipeline.build import first_passes, last_gradients
 from perfcast.simulate.pipeline.stage_streams import NOTHING, Awaited, StageStreams, Task
 from perfcast.simulate.pipeline.units import SideWork, units_of
@@ -77,6 +78,7 @@ def play_schedule(
     slowdowns = [1.0] * num_stages if rank_slowdowns is None else list(rank_slowdowns)
     if len(slowdowns) != num_stages:
         raise PlanError(f"{len(slowdowns)} slowdowns of ranks for {num_stages} stages")
+    QUICK_PASSES.check("micro-batches times stages, played one by one:", plan.num_passes, PlanError)
     route = _route(
         plan.schedule, num_stages, plan.num_micro_batches, plan.virtual_stages_per_rank, is_forward_only
     )

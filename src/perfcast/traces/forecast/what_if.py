@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.errors import PlanError
+from perfcast.errors import InputError, PlanError
+from perfcast.ranges import Range, excerpt, read_number
 from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.forecast.cuda_graphs import count_graphs, loading_seconds, with_graphs
 from perfcast.traces.timeline.program import HostPiece, Overhead, RankProgram
@@ -67,14 +68,17 @@ def parse_what_if(texts: Iterable[str]) -> Changes:
     return changes
 
 
+#: Times faster.
+_FACTOR = Range(0, 1_000_000, is_above=True)
+
+
 def _factor(text: str, factor: str) -> float:
     try:
-        value = float(factor)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise PlanError(f"--what-if '{text}': the factor must be a number above 0")
-    return value
+        return read_number("", factor, _FACTOR)
+    except InputError:
+        raise PlanError(
+            f"--what-if {excerpt(text)}: the factor must be a number {_FACTOR.words}, such as 2"
+        ) from None
 
 
 def apply_changes(

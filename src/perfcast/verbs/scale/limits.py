@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from perfcast.errors import InputError, UnknownNameError
+from perfcast.errors import UnknownNameError
 from perfcast.published.data_movement.curve import (
     ScalingLimits,
     draw_curve,
@@ -14,6 +14,7 @@ from perfcast.published.data_movement.curve import (
 )
 from perfcast.published.data_movement.layer import H100_SXM5
 from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumptions
+from perfcast.ranges import FINITE, read_number
 
 #: Powers of ten of the training flops that are shown where no published curve is given.
 _POWERS = range(24, 33)
@@ -71,8 +72,5 @@ def parse_assumptions(texts: tuple[str, ...]) -> ScalingAssumptions:
         name, _, number = text.partition("=")
         if name not in names:
             raise UnknownNameError("free variable", name, names, f"Known: {', '.join(names)}.")
-        try:
-            values[name] = float(number)
-        except ValueError:
-            raise InputError(f"--assume: '{text}' is not NAME=NUMBER") from None
+        values[name] = read_number(f"--assume {name}:", number, FINITE)
     return ScalingAssumptions(**values)

@@ -9,7 +9,18 @@ from perfcast.core.serving.lengths import Lengths, parse_lengths
 from perfcast.core.serving.load import OpenLoad
 from perfcast.core.serving.scheduling import Speculation
 from perfcast.errors import InputError
-from perfcast.ranges import BURSTINESS, CACHED, CLIENTS, EXPERT_LOAD, FRACTION, REQUEST_RATE
+from perfcast.ranges import (
+    ANY_NUMBER,
+    BURSTINESS,
+    CACHED,
+    CLIENTS,
+    EXPERT_LOAD,
+    FRACTION,
+    REQUEST_RATE,
+    excerpt,
+    read_number,
+    read_whole,
+)
 from perfcast.verbs.question import Question, between, option_of, usually, within
 from perfcast.verbs.shared.values import check_fraction, parse_time
 
@@ -108,6 +119,9 @@ def read_speculation(option: str, text: str | None) -> Speculation | None:
         return None
     drafted, colon, acceptance = text.partition(":")
     try:
-        return Speculation(int(drafted), float(acceptance if colon else ""))
-    except ValueError:
-        raise InputError(f"{option} {text}: DRAFTED:ACCEPTANCE, such as 3:0.7") from None
+        if not colon:
+            raise InputError
+        tokens, kept = read_whole("", drafted, ANY_NUMBER), read_number("", acceptance, ANY_NUMBER)
+    except InputError:
+        raise InputError(f"{option} {excerpt(text)}: DRAFTED:ACCEPTANCE, such as 3:0.7") from None
+    return Speculation(tokens, kept)

@@ -9,6 +9,7 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
 from perfcast.simulate.network.fabrics.interface import Site
+from perfcast.simulate.network.limits import LINKS
 from perfcast.simulate.network.topology import Wiring
 
 #: A way over two global links is longer than one with a single global link and a local one at either end.
@@ -50,6 +51,8 @@ class Dragonfly:
                 f"{num_groups} groups of {group_size} devices need {num_groups - 1} global links each; "
                 f"they have {global_ports}"
             )
+        pairs = num_groups * self.routers_per_group * (self.routers_per_group - 1) // 2
+        LINKS.check("links of the dragonfly:", 2 * (pairs + num_groups * global_ports), PlanError)
         routers = wiring.add_switches(f"{site.prefix}router", num_groups * self.routers_per_group)
         hosts = routers[np.arange(devices.size) // self.devices_per_router]
         wiring.attach(site.plane, devices, hosts, site.link, site.link.latency_seconds / 2)

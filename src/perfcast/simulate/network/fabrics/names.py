@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perfcast.errors import PlanError, UnknownNameError
+from perfcast.ranges import Range, excerpt, read_number, read_whole
 from perfcast.simulate.network.fabrics.dragonfly import Dragonfly
 from perfcast.simulate.network.fabrics.fat_tree import FatTree
 from perfcast.simulate.network.fabrics.interface import Fabric
@@ -12,6 +13,12 @@ from perfcast.simulate.network.fabrics.rail_optimised import RailOptimised
 from perfcast.simulate.network.fabrics.star import Star
 from perfcast.simulate.network.fabrics.torus import Torus
 from perfcast.units import MICRO
+
+#: Ports of a switch, routers of a group, sizes of a torus; latencies; devices over links upwards.
+_COUNT = Range(1, 65_536, "no switch has more ports, no group more routers")
+_MICROSECONDS = Range(0, 1_000_000, "microseconds of one hop")
+_RATIO = Range(0, 10_000, "such as 2 for 2:1", is_above=True)
+_MOST_DIMS = 8
 
 
 class _Options:
@@ -27,41 +34,37 @@ class _Options:
         return value
 
     def number(self, name: str, default: str | None = None) -> float:
-        return self._numbers(name, self.take(name, default).split("/"))[0]
+        return self._numbers(name, [self.take(name, default)], _MICROSECONDS)[0]
 
     def count(self, name: str, default: str | None = None) -> int:
-        value = self.take(name, default)
-        if not value.isdecimal() or int(value) < 1:
-            raise PlanError(f"network '{self._text}': {name} must be a count, not '{value}'")
-        return int(value)
+        return read_whole(self._of(name), self.take(name, default), _COUNT, PlanError)
 
     def numbers(self, name: str) -> tuple[float, ...]:
         value = self.take(name, "")
-        return self._numbers(name, value.split("/")) if value else ()
+        return self._numbers(name, value.split("/"), _RATIO) if value else ()
 
     def shape(self, name: str) -> tuple[int, ...]:
         value = self.take(name)
         parts = value.lower().split("x")
-        if not all(part.isdecimal() and int(part) > 0 for part in parts):
-            raise PlanError(f"network '{self._text}': {name} must be such as 4x4x8, not '{value}'")
-        return tuple(map(int, parts))
+        if len(parts) > _MOST_DIMS or not all(part.isascii() and part.isdecimal() for part in parts):
+            raise PlanError(f"{self._of(name)} must be such as 4x4x8, not {excerpt(value)}")
+        return tuple(read_whole(self._of(name), part, _COUNT, PlanError) for part in parts)
 
     def switch(self, name: str) -> bool:
         value = self.take(name, "1")
         if value not in ("0", "1"):
-            raise PlanError(f"network '{self._text}': {name} must be 0 or 1, not '{value}'")
+            raise PlanError(f"{self._of(name)} must be 0 or 1, not {excerpt(value)}")
         return value == "1"
 
     def done(self) -> None:
         if self._left:
             raise PlanError(f"network '{self._text}' has no {', '.join(sorted(self._left))}")
 
-    def _numbers(self, name: str, values: list[str]) -> tuple[float, ...]:
-        try:
-            return tuple(map(float, values))
-        except ValueError:
-            message = f"network '{self._text}': {name} must be numbers, not '{'/'.join(values)}'"
-            raise PlanError(message) from None
+    def _numbers(self, name: str, values: list[str], allowed: Range) -> tuple[float, ...]:
+        return tuple(read_number(self._of(name), value, allowed, PlanError) for value in values)
+
+    def _of(self, name: str) -> str:
+        return f"network {excerpt(self._text)}: {name}"
 
 
 def _fat_tree(options: _Options) -> Fabric:
