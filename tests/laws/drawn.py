@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
 from cases import cases
@@ -16,6 +17,12 @@ ROWS = 200
 def rounds(usual: int, *, share: float = 1.0) -> int:
     """Arrays of ``ROWS`` cases to draw: ``usual``, or as many as make PERFCAST_FUZZ_CASES times a share."""
     return max(usual, -(-cases(usual * ROWS, share=share) // ROWS))
+
+
+def arrays(usual: int, *, share: float = 1.0) -> settings:
+    """Settings of a law of arrays: a smaller seed is no smaller case, so none is looked for."""
+    phases = (Phase.explicit, Phase.generate)
+    return settings(max_examples=rounds(usual, share=share), phases=phases, deadline=None)
 
 
 #: The seed of an array.

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.drawn import ROWS, Floats, grown, rounds, seeds, whole
+from laws.drawn import ROWS, Floats, arrays, grown, seeds, whole
 from perfcast.catalogs.devices import load_device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.cost.learned.model import rising_prices
@@ -35,7 +35,7 @@ def check(model: str, device: str, small: KernelTable, large: KernelTable) -> No
     }
 
 
-@settings(max_examples=rounds(4))
+@arrays(4, share=0.4)
 @given(
     devices,
     seeds,
@@ -81,7 +81,7 @@ OVER_ROWS = (
 )
 
 
-@settings(max_examples=rounds(4))
+@arrays(4, share=0.4)
 @given(devices, seeds, st.sampled_from(OVER_ROWS), st.sampled_from(("fp16", "bf16", "fp32")))
 def test_kernels_over_more_rows_never_take_less_whatever_is_read_once(device, seed, operation, dtype):
     draw = np.random.default_rng(seed)
@@ -105,7 +105,7 @@ def test_kernels_over_more_rows_never_take_less_whatever_is_read_once(device, se
     check("rows", device, table(rows), table(grown(draw, rows)))
 
 
-@settings(max_examples=rounds(3))
+@arrays(2, share=0.15)
 @given(devices, seeds, st.sampled_from(("context", "encoder", "context_backward", "generation")))
 def test_attention_of_more_or_longer_sequences_never_takes_less(device, seed, operation):
     draw = np.random.default_rng(seed)
@@ -137,7 +137,7 @@ def test_attention_of_more_or_longer_sequences_never_takes_less(device, seed, op
     check("attention", device, table(batch, length), table(*more))
 
 
-@settings(max_examples=rounds(2))
+@arrays(2, share=0.15)
 @given(devices, seeds, st.sampled_from(("moe_cold", "moe_ungated_cold")))
 def test_experts_of_more_tokens_never_take_less(device, seed, operation):
     draw = np.random.default_rng(seed)

@@ -240,10 +240,8 @@ def _rows(cells: Cells) -> Ladder:
     num_rows, length, read, written = (float(cells[place]) for place in range(4))
     operation, dtype = str(cells[4]), str(cells[5])
     element = _ELEMENT_BYTES.get(dtype, _USUAL_ELEMENT_BYTES)
-    if pattern_of(operation, str(cells[6])) is Pattern.STREAM:
-        row = _ROW - (0.0 if length % 4 == 0 else 2.0 if length % 2 == 0 else 1.0)
-    else:
-        row = max(length, 1.0)
+    is_stream = pattern_of(operation, str(cells[6])) is Pattern.STREAM
+    row = _ROW if is_stream else max(length, 1.0)
     most = max(num_rows, num_rows * length / row, read / (row * element), written / (row * element))
     axis = replace(axis_to(most), quarters=())
     kernels = tuple(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from perfcast.errors import PlanError
 from perfcast.simulate.network import engine
 from perfcast.simulate.network.arrays import Incidence, ints
@@ -78,7 +79,7 @@ def routed(topology: Topology, flows: FlowSet, policy: str) -> Routes:
 
 
 @given(networks, flow_sets(waits=False), policies)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60, share=0.02), deadline=None)
 def test_rates_are_max_min_fair(topology: Topology, flows: FlowSet, policy: str):
     routes = routed(topology, flows, policy)
     kinds = fold(flows, routes, topology.bytes_per_second, 512)
@@ -95,7 +96,7 @@ def test_rates_are_max_min_fair(topology: Topology, flows: FlowSet, policy: str)
 
 
 @given(networks, flow_sets(waits=False), policies)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.02), deadline=None)
 def test_folding_equal_flows_changes_no_rate(topology: Topology, flows: FlowSet, policy: str):
     routes = routed(topology, flows, policy)
     kinds = fold(flows, routes, topology.bytes_per_second, 512)
@@ -107,7 +108,7 @@ def test_folding_equal_flows_changes_no_rate(topology: Topology, flows: FlowSet,
 
 
 @given(networks, flow_sets(), policies)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60, share=0.02), deadline=None)
 def test_nothing_is_faster_than_its_links(topology: Topology, flows: FlowSet, policy: str):
     result = simulate_flows(topology, flows, policy)
     routes = routed(topology, flows, policy)
@@ -122,14 +123,14 @@ def test_nothing_is_faster_than_its_links(topology: Topology, flows: FlowSet, po
 
 
 @given(networks, flow_sets(), policies)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(30, share=0.02), deadline=None)
 def test_the_same_flows_take_the_same_time_to_the_bit(topology: Topology, flows: FlowSet, policy: str):
     first, second = (simulate_flows(topology, flows, policy).finish_seconds for _ in range(2))
     assert (first == second).all()
 
 
 @given(networks, flow_sets(), flow_sets(most=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(30, share=0.02), deadline=None)
 def test_the_order_of_flows_does_not_matter(topology: Topology, first: FlowSet, second: FlowSet):
     forth = simulate_flows(topology, together([first, second])).finish_seconds
     back = simulate_flows(topology, together([second, first])).finish_seconds
@@ -137,7 +138,7 @@ def test_the_order_of_flows_does_not_matter(topology: Topology, first: FlowSet, 
 
 
 @given(st.integers(1, 15), st.integers(1, 15), st.lists(st.floats(1, 1e3), min_size=1, max_size=10))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(30, share=0.02), deadline=None)
 def test_a_shared_link_is_never_idle_while_there_is_work(source: int, step: int, sizes: list[float]):
     topology = build_topology(flat(32, latency_seconds=0.0))
     flows = make_flows([source] * len(sizes), [(source + step) % 32] * len(sizes), sizes)
@@ -147,7 +148,7 @@ def test_a_shared_link_is_never_idle_while_there_is_work(source: int, step: int,
 
 
 @given(st.integers(2, 7), st.integers(2, 200), st.floats(0, 0.5), st.floats(0.1, 50), st.integers(1, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(20, share=0.02), deadline=None)
 def test_skipping_what_repeats_changes_nothing(
     ranks: int, messages: int, latency_seconds: float, message_bytes: float, lag: int
 ):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from made_up_clusters import pure
 from perfcast.catalogs.clusters import load_cluster_entries, load_cluster_entry
 from perfcast.core.cluster import Cluster
@@ -51,7 +52,7 @@ def choice_for(collective: str, choice: str) -> str:
     return choice
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(150, share=0.1))
 @given(groups(), collectives, sizes, sizes, st.sampled_from(CHOICES))
 def test_time_grows_with_bytes(
     group: tuple[Cluster, tuple[int, ...]], collective: str, one: float, other: float, choice: str
@@ -64,7 +65,7 @@ def test_time_grows_with_bytes(
     assert small <= large * (1 + 1e-12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(150, share=0.1))
 @given(groups(), collectives, sizes)
 def test_nothing_beats_the_slowest_link(group: tuple[Cluster, tuple[int, ...]], collective: str, size: float):
     cluster, span = group
@@ -89,7 +90,7 @@ def test_nothing_beats_the_slowest_link(group: tuple[Cluster, tuple[int, ...]], 
     assert seconds >= max([*floors, size * part / innermost / len(cluster.levels)]) * (1 - 1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60, share=0.1))
 @given(groups(), collectives, sizes)
 def test_a_group_of_one_costs_nothing(group: tuple[Cluster, tuple[int, ...]], collective: str, size: float):
     cluster, span = group
@@ -98,7 +99,7 @@ def test_a_group_of_one_costs_nothing(group: tuple[Cluster, tuple[int, ...]], co
     assert (times.algorithm(0), times.protocol(0)) == ("", "")
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(100, share=0.1))
 @given(groups(), sizes)
 def test_a_rings_all_reduce_is_its_reduce_scatter_and_all_gather(
     group: tuple[Cluster, tuple[int, ...]], size: float
@@ -111,7 +112,7 @@ def test_a_rings_all_reduce_is_its_reduce_scatter_and_all_gather(
     assert whole == pytest.approx(first + second)
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(100, share=0.1))
 @given(groups(), sizes)
 def test_a_hierarchical_all_reduce_is_no_faster_than_its_slowest_level(
     group: tuple[Cluster, tuple[int, ...]], size: float
@@ -128,7 +129,7 @@ def test_a_hierarchical_all_reduce_is_no_faster_than_its_slowest_level(
         below *= members
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60, share=0.1))
 @given(groups(), collectives, sizes)
 def test_the_best_is_no_slower_than_what_the_library_takes(
     group: tuple[Cluster, tuple[int, ...]], collective: str, size: float

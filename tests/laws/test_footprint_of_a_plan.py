@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from builders import made_up_device
+from cases import cases
 from perfcast.core.forecast.footprint import Footprint, StageFootprint
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.precision import inference_precision
@@ -83,7 +84,7 @@ def size(stage: StageFootprint, moment: str, name: str) -> int:
     return term.num_bytes if term else 0
 
 
-@settings(max_examples=25)
+@settings(max_examples=cases(25, share=0.05))
 @given(MODELS, JOBS)
 def test_every_plan_has_stages_below_the_peak_and_an_interval_around_it(
     model: Transformer, job: tuple[Plan, Training]
@@ -101,7 +102,7 @@ def test_every_plan_has_stages_below_the_peak_and_an_interval_around_it(
     assert footprint.reserved_bytes >= footprint.peak_bytes
 
 
-@settings(max_examples=25)
+@settings(max_examples=cases(25, share=0.05))
 @given(MODELS, JOBS)
 def test_a_larger_micro_batch_never_needs_less(model: Transformer, job: tuple[Plan, Training]):
     plan, training = job
@@ -109,7 +110,7 @@ def test_a_larger_micro_batch_never_needs_less(model: Transformer, job: tuple[Pl
     assert estimate(model, larger, training).peak_bytes >= estimate(model, plan, training).peak_bytes
 
 
-@settings(max_examples=25)
+@settings(max_examples=cases(25, share=0.05))
 @given(MODELS, PLANS, st.sampled_from(["megatron", "megatron_local", "fsdp", "deepspeed"]))
 def test_more_tensor_parallelism_never_needs_more_of_a_rank(model: Transformer, plan: Plan, framework: str):
     training = Training(framework=framework)
@@ -121,7 +122,7 @@ def test_more_tensor_parallelism_never_needs_more_of_a_rank(model: Transformer, 
     assert cut == sorted(cut, reverse=True)
 
 
-@settings(max_examples=25)
+@settings(max_examples=cases(25, share=0.05))
 @given(MODELS, PLANS, TRAININGS)
 def test_recomputing_more_never_keeps_more(model: Transformer, plan: Plan, training: Training):
     plan = replace(plan, offload="none")
@@ -237,7 +238,7 @@ def test_what_is_assumed_is_said():
     assert any("megatron" in note for note in notes)
 
 
-@settings(max_examples=25)
+@settings(max_examples=cases(25, share=0.05))
 @given(MODELS, PLANS, st.booleans())
 def test_serving_shrinks_with_more_devices(model: Transformer, plan: Plan, is_decode: bool):
     assume(2 * plan.tensor_parallel * plan.context_parallel <= model.num_attention_heads)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from perfcast.simulate.critical_path import critical_path
 from perfcast.simulate.engine import play
 from perfcast.simulate.program import Lane, Program, ProgramBuilder
@@ -57,13 +58,13 @@ def longest_ways(program: Program) -> list[float]:
     return ends
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.2), deadline=None)
 @given(programs())
 def test_without_contention_ends_are_the_longest_ways(program: Program):
     assert play(program).ends.tolist() == longest_ways(program)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.2), deadline=None)
 @given(programs(contends=True, pools=True))
 def test_a_program_ends_no_earlier_than_its_busiest_stream_and_its_critical_path(program: Program):
     played = play(program)
@@ -73,7 +74,7 @@ def test_a_program_ends_no_earlier_than_its_busiest_stream_and_its_critical_path
     assert sum(program.seconds[task] for task in path) <= played.makespan_seconds + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.2), deadline=None)
 @given(programs(contends=True))
 def test_the_critical_path_fills_the_makespan(program: Program):
     played = play(program)
@@ -82,7 +83,7 @@ def test_the_critical_path_fills_the_makespan(program: Program):
     assert length == pytest.approx(played.makespan_seconds)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.2), deadline=None)
 @given(programs(contends=True, pools=True))
 def test_tasks_of_a_stream_never_overlap(program: Program):
     played = play(program)
@@ -93,7 +94,7 @@ def test_tasks_of_a_stream_never_overlap(program: Program):
             assert played.starts[after] >= played.ends[before] - 1e-12
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.2), deadline=None)
 @given(programs(contends=True, pools=True))
 def test_a_run_is_a_function_of_its_program(program: Program):
     first, second = play(program), play(program)
@@ -101,7 +102,7 @@ def test_a_run_is_a_function_of_its_program(program: Program):
     assert first.ends.tobytes() == second.ends.tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.2), deadline=None)
 @given(programs(), st.data())
 def test_more_work_never_ends_earlier(program: Program, data: st.DataObject):
     task = data.draw(st.integers(0, program.num_tasks - 1))
@@ -110,7 +111,7 @@ def test_more_work_never_ends_earlier(program: Program, data: st.DataObject):
     assert (play(replace(program, seconds=longer)).ends >= play(program).ends).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40, share=0.2), deadline=None)
 @given(programs(contends=True))
 def test_contention_costs_time_but_no_more_than_its_factor(program: Program):
     alone = play(replace(program, slowdowns=[1.0] * program.num_tasks)).makespan_seconds

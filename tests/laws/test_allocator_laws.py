@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from perfcast.memory_use.allocator import (
     Allocate,
     AllocatorEvent,
@@ -70,7 +71,7 @@ def segments_of(blocks: list[Block]) -> list[list[Block]]:
     return list(found.values())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100, share=0.1), deadline=None)
 @given(sequences(), SETTINGS)
 def test_peaks_and_columns_agree_and_nothing_is_used_that_is_not_reserved(
     events: list[AllocatorEvent], chosen: AllocatorSettings
@@ -85,7 +86,7 @@ def test_peaks_and_columns_agree_and_nothing_is_used_that_is_not_reserved(
     assert ((trace.fragmentation >= 0) & (trace.fragmentation <= 1)).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100, share=0.1), deadline=None)
 @given(sequences(), SETTINGS)
 def test_blocks_tile_their_segments_and_free_neighbours_are_joined(
     events: list[AllocatorEvent], chosen: AllocatorSettings
@@ -113,7 +114,7 @@ def test_blocks_tile_their_segments_and_free_neighbours_are_joined(
     assert allocator.inactive_split_bytes == sum(free_parts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100, share=0.1), deadline=None)
 @given(sequences(), SETTINGS)
 def test_when_all_is_freed_all_can_be_given_back(events: list[AllocatorEvent], chosen: AllocatorSettings):
     made = [event.block for event in events if isinstance(event, Allocate)]
@@ -124,7 +125,7 @@ def test_when_all_is_freed_all_can_be_given_back(events: list[AllocatorEvent], c
     assert trace.inactive_split_bytes[-1] == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100, share=0.1), deadline=None)
 @given(sequences(), SETTINGS, st.integers(0, 300))
 def test_a_capacity_is_never_exceeded_and_what_it_does_not_touch_it_does_not_change(
     events: list[AllocatorEvent], chosen: AllocatorSettings, capacity_mib: int
@@ -143,7 +144,7 @@ def test_a_capacity_is_never_exceeded_and_what_it_does_not_touch_it_does_not_cha
     assert np.array_equal(enough.reserved_bytes, free.reserved_bytes)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=cases(50, share=0.1), deadline=None)
 @given(sequences(), SETTINGS)
 def test_the_same_requests_give_the_same_trace(events: list[AllocatorEvent], chosen: AllocatorSettings):
     first, second = simulate_allocator(events, chosen), simulate_allocator(iter(events), chosen)

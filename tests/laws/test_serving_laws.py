@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_player import SlowEngine
 
+from cases import cases
 from made_up_serving import INSTANT, LinearSteps, pool, scheduling
 from perfcast.core.serving.load import ClosedLoad, Load, OpenLoad, SaturatedLoad
 from perfcast.core.serving.outcome import Played
@@ -17,9 +17,10 @@ from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import SCHEDULER_POLICIES, Speculation
 from perfcast.core.serving.step import StepBatch
 from perfcast.simulate.serving.play import Engines, play_requests
+from simulate.serving.slow_player import SlowEngine
 
 TIMES = LinearSteps()
-_FEW = settings(max_examples=60, deadline=None)
+_FEW = settings(max_examples=cases(60, share=0.05), deadline=None)
 
 
 @st.composite
@@ -170,7 +171,7 @@ def test_equal_questions_have_equal_answers(play):
         assert (one == other).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200, share=0.05), deadline=None)
 @given(some_requests(), some_engines(alone=True), st.integers(1, 24))
 def test_one_engine_does_what_a_slow_player_does(requests, engines, clients):
     played = play_requests(requests, ClosedLoad(clients), engines)
