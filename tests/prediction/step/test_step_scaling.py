@@ -70,7 +70,6 @@ def test_collectives_differ_by_where_they_run() -> None:
 def test_an_unknown_class_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "constants.toml"
     figure = '{ value = 1, unit = "1", source = "a" }'
-    path.write_text(f'[sources]\na = "b"\n[factors]\nwishes = {figure}\n[dies]\n[networks]\n[attention]\n'
-                    "[spread_low]\n[spread_high]\n")  # fmt: skip
+    path.write_text(f'[sources]\na = "b"\n[factors]\nwishes = {figure}\n[dies]\n[networks]\n[attention]\n')
     with pytest.raises(CatalogError, match="wishes is no class"):
         parse_step_scaling(path)

@@ -24,6 +24,7 @@ from perfcast.prediction.step.alone import forecast_alone, is_alone
 from perfcast.prediction.step.assumptions import list_beyond_positions, list_plan_assumptions
 from perfcast.prediction.step.capture import replica_of
 from perfcast.prediction.step.constants import StepConstants
+from perfcast.prediction.step.interval import describe_stalls, interval_of_step
 from perfcast.prediction.step.priced import PricedStep, price_planned
 from perfcast.prediction.step.resolve import resolve_step
 from perfcast.prediction.step.runs import count_runs, relative_interval, seconds_by_provenance
@@ -128,6 +129,10 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
     busiest = time.ranks[0]
     runs = count_runs(work, busiest.stage)
     low, high = relative_interval(runs, prices, busiest, timer.interval_widening, timer.error_of(work))
+    if step.training is not None:
+        low, high = interval_of_step(
+            work, prices, time, device, step.cluster, step.training, timer.interval_widening
+        )
     effect = None
     if request.stragglers is not None:
         effect = timer.stragglers(work, prices.seconds, request.stragglers, time.step_seconds)
@@ -163,6 +168,7 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         assumptions=(
             *list_plan_assumptions(planned, memory),
             *list_beyond_positions(planned),
+            *describe_stalls(step.training, step.plan, time.step_seconds),
             *step.notes,
             *request.notes,
         ),

@@ -80,7 +80,7 @@ def relative_interval(
     A collective counts by the part of it that is exposed: what lies behind compute may err without being
     seen.
     """
-    weights = _exposed_shares(runs, prices, busiest)
+    weights = exposed_shares(runs, prices, busiest)
     rows = [(key, count * weights.get(key[1], 1.0)) for key, count in runs.items()]
     operations = [operation for (operation, _), _ in rows]
     estimates = Estimates(
@@ -100,7 +100,7 @@ def relative_interval(
     return 1 / (1 + widening * (seconds / low - 1)), 1 + widening * (high / seconds - 1)
 
 
-def _exposed_shares(runs: Runs, prices: Prices, busiest: RankTime) -> dict[Stream, float]:
+def exposed_shares(runs: Runs, prices: Prices, busiest: RankTime) -> dict[Stream, float]:
     """Exposed over all seconds of each stream of collectives."""
     totals: dict[Stream, float] = defaultdict(float)
     for (operation, stream), count in runs.items():

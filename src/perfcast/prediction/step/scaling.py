@@ -8,7 +8,7 @@ factor's source; operations of attention also depend on the generation of the ke
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -43,15 +43,12 @@ class StepScaling:
         dies: By die, of products of more than eight bits and of attention.
         networks: By kind of network, of collectives between nodes.
         attention: By 'flash1 ampere' and the like: seconds over those of the newest kernel of a device.
-        spread: By class of step ('dense one node', …; '' of all): 5th and 95th percentile of measured over
-            forecast on runs that nothing was chosen on.
     """
 
     factors: Mapping[str, float]
     dies: Mapping[str, float]
     networks: Mapping[str, float]
     attention: Mapping[str, float]
-    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @cache
@@ -82,13 +79,7 @@ def parse_step_scaling(path: Path) -> StepScaling:
     for name in sorted(set(factors) - set(CLASSES)):
         raise CatalogError(f"{path.name}: {name} is no class of operations; known: {', '.join(CLASSES)}")
     attention = {name.replace("_", " "): value for name, value in figures("attention").items()}
-    low, high = figures("spread_low"), figures("spread_high")
-    spread = {name.replace("_", " "): (low[name], high[name]) for name in low if name in high}
-    if "all" in spread:
-        spread[""] = spread.pop("all")
-    return StepScaling(
-        factors, figures("dies"), figures("networks"), MappingProxyType(attention), MappingProxyType(spread)
-    )
+    return StepScaling(factors, figures("dies"), figures("networks"), MappingProxyType(attention))
 
 
 def operation_classes(

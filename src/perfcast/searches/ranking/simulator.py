@@ -16,8 +16,8 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import Prices
+from perfcast.prediction.step.interval import interval_of_step
 from perfcast.prediction.step.prices import price_step
-from perfcast.prediction.step.runs import count_runs, relative_interval
 from perfcast.prediction.step.timer import Timer
 from perfcast.searches.ranking.time_plans import PlanTimer
 from perfcast.workload.blocks import build_step_work
@@ -93,10 +93,9 @@ class Simulator:
         return found, prices
 
     def _simulated(self, place: int, work: StepWork, time: StepTime, prices: Prices) -> Simulated:
-        busiest = time.ranks[0]
-        runs = count_runs(work, busiest.stage)
-        widening, error = self.timer.interval_widening, self.timer.error_of(work)
-        low, high = relative_interval(runs, prices, busiest, widening, error)
+        low, high = interval_of_step(
+            work, prices, time, self.device, self.cluster, self.training, self.timer.interval_widening
+        )
         return Simulated(place, work.plan, work, time, low, high)
 
     def _build(self, plan: Plan) -> StepWork:

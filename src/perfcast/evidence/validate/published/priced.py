@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from perfcast.cost.model import CostModel
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.published.cases import PublishedCase
-from perfcast.evidence.validate.published.forecast import forecast_seconds
+from perfcast.evidence.validate.published.forecast import forecast_parts, forecast_seconds
 from perfcast.evidence.validate.published.prices import build_works, price_works
 from perfcast.evidence.validate.published.summary import noise_floor
 from perfcast.evidence.validate.step_constants.fit import Evidence, Fitter
@@ -21,8 +21,8 @@ from perfcast.evidence.validate.step_constants.scales import (
     scalable,
     shipped_values,
 )
-from perfcast.evidence.validate.step_constants.spread import Spread, fit_spread, spread_class
-from perfcast.prediction.step.scaling import load_step_scaling
+from perfcast.evidence.validate.step_constants.widths import WidthRow, fit_widths
+from perfcast.prediction.step.interval import StepWidths, load_step_widths
 
 Say = Callable[[str], None]
 #: Of repeats about their median.
@@ -98,56 +98,52 @@ def price_suite(
 
 @dataclass(frozen=True)
 class Chosen:
-    """Constants for the runs of one source, or of all (source None), and the spread of forecasts."""
+    """Constants for the runs of one source, or of all (source None), and the widths of intervals."""
 
     source: str | None
     values: Mapping[str, float]
-    spread: Spread
+    widths: StepWidths
 
 
 def choose_without_each(
     suite: PricedSuite, sources: Sequence[str], say: Say = lambda text: None
 ) -> list[Chosen]:
-    """Constants of each source from all others, and spreads from the others' left-out forecasts."""
+    """Constants of each source from all others, and widths from the others' left-out forecasts."""
     every = suite.sources
     wanted = every if "each" in sources else list(dict.fromkeys(sources))
     for name in wanted:
         if name not in every:
             raise UnknownNameError("source", name, every, f"Known: {', '.join(every)}.")
-    values = _without_each(suite.fitter(), every, say)
-    ratios = left_out_ratios(suite, values)
-    return [Chosen(name, values[name], _spread(ratios, suite.noisy_sources, without=name)) for name in wanted]
-
-
-Ratio = tuple[str, str, float]
-
-
-def left_out_ratios(suite: PricedSuite, values: Mapping[str, Mapping[str, float]]) -> list[Ratio]:
-    """(class, source, measured over forecast) of every judged run by the constants of the other sources."""
+    values = values_without_each(suite, say)
+    rows, noisy = left_out_rows(suite, values), suite.noisy_sources
     return [
-        (
-            spread_class(case),
-            case.source,
-            (case.measured_seconds or 0.0) / forecast_seconds(run, values[case.source]),
-        )
-        for case, run in suite.judged()
+        Chosen(name, values[name], fit_widths([row for row in rows if row.source != name], noisy))
+        for name in wanted
     ]
 
 
-def _spread(
-    ratios: Sequence[Ratio], noisy: Collection[str], without: str | None = None
-) -> dict[str, tuple[float, float]]:
-    """Spreads by class, without sources whose own repeats differ too much to tell forecasts apart."""
-    rows = [row for row in ratios if row[1] != without and row[1] not in noisy]
-    return fit_spread([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
+def left_out_rows(suite: PricedSuite, values: Mapping[str, Mapping[str, float]]) -> list[WidthRow]:
+    """Every judged run as forecast by the constants of the other sources."""
+    found = []
+    for case, run in suite.judged():
+        seconds, parts = forecast_parts(run, values[case.source])
+        group, measured = str(case.configuration.get("model", "")), float(case.measured_seconds or 0.0)
+        framework, plan = run.run.training.framework, run.run.work.plan
+        found.append(WidthRow(case.source, group, framework, plan, parts, seconds, measured))
+    return found
 
 
 def choose_on_all(suite: PricedSuite, say: Say = lambda text: None) -> Chosen:
-    """Constants of all sources together, with the spread of forecasts whose source was left out."""
-    fitter = suite.fitter()
-    folds = _without_each(fitter, suite.sources, say)
+    """Constants of all sources together, with widths from forecasts whose source was left out."""
+    folds = values_without_each(suite, say)
     say("choosing constants on all sources")
-    return Chosen(None, fitter.fit(), _spread(left_out_ratios(suite, folds), suite.noisy_sources))
+    widths = fit_widths(left_out_rows(suite, folds), suite.noisy_sources)
+    return Chosen(None, suite.fitter().fit(), widths)
+
+
+def values_without_each(suite: PricedSuite, say: Say = lambda text: None) -> dict[str, dict[str, float]]:
+    """Constants of each source from all others."""
+    return _without_each(suite.fitter(), suite.sources, say)
 
 
 def _without_each(fitter: Fitter, sources: Sequence[str], say: Say) -> dict[str, dict[str, float]]:
@@ -160,5 +156,4 @@ def _without_each(fitter: Fitter, sources: Sequence[str], say: Say) -> dict[str,
 
 def shipped_choice() -> Chosen:
     """The constants of the data file."""
-    scaling = load_step_scaling()
-    return Chosen(None, shipped_values(), scaling.spread)
+    return Chosen(None, shipped_values(), load_step_widths())

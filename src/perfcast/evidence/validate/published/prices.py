@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.cluster import Cluster
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.core.work import StepWork
-from perfcast.cost.model import CostModel
-from perfcast.cost.prices import price_communication
+from perfcast.cost.model import CostModel, Estimates
+from perfcast.cost.prices import Prices, price_communication
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.cases import PublishedCase
 from perfcast.evidence.validate.published.runs import PublishedRun
@@ -28,6 +29,8 @@ class PricedRun:
         communication_seconds: By operation, of collectives.
         provenance: What most of the compute's time rests on.
         replays_graphs: Whether the host replays CUDA graphs.
+        ends: Low and high of each operation's interval over its seconds.
+        provenances: What each operation's price rests on.
     """
 
     work: StepWork
@@ -38,6 +41,13 @@ class PricedRun:
     communication_seconds: dict[Operation, float]
     provenance: str = ""
     replays_graphs: bool = False
+    ends: Mapping[Operation, tuple[float, float]] = field(default_factory=dict)
+    provenances: Mapping[Operation, str] = field(default_factory=dict)
+
+    def scaled(self, seconds: Mapping[Operation, float]) -> Prices:
+        """Prices of other middles, as wide as these."""
+        low, high = ({o: value * self.ends[o][end] for o, value in seconds.items()} for end in (0, 1))
+        return Prices(seconds, low, high, self.provenances)
 
 
 def build_works(
@@ -98,7 +108,7 @@ def price_works(
         if any(operation not in links for operation in shared):
             priced.append(None)
             continue
-        kernel_seconds = {o: math.prod(t[o][0] for t in tables) ** (1 / len(tables)) for o in mine}
+        kernel_seconds = {o: math.prod(t[o].seconds for t in tables) ** (1 / len(tables)) for o in mine}
         priced.append(
             PricedRun(
                 work,
@@ -106,9 +116,11 @@ def price_works(
                 case.catalog_device,
                 case.run.run.training,
                 kernel_seconds,
-                {operation: links[operation] for operation in shared},
+                {operation: links[operation].seconds for operation in shared},
                 _provenance(mine, tables[0]),
                 case.run.replays_graphs,
+                {o: tables[0][o].ends for o in mine} | {o: links[o].ends for o in shared},
+                {o: tables[0][o].provenance for o in mine} | {o: links[o].provenance for o in shared},
             )
         )
     return priced
@@ -129,36 +141,52 @@ def _split(work: StepWork) -> tuple[list[Operation], list[Operation]]:
     )
 
 
+class _Price(NamedTuple):
+    """Of one operation.
+
+    Attributes:
+        ends: Low and high over the seconds.
+    """
+
+    seconds: float
+    ends: tuple[float, float]
+    provenance: str
+
+
 def _price_kernels(
     operations: list[Operation], device: str, cost_model: CostModel
-) -> dict[Operation, tuple[float, str]]:
+) -> dict[Operation, _Price]:
     if not operations:
         return {}
-    estimates = cost_model.estimate(operations, load_device(device))
-    rows = zip(estimates.seconds.tolist(), estimates.provenance, strict=True)
-    return dict(zip(operations, rows, strict=True))
+    return _by_operation(operations, cost_model.estimate(operations, load_device(device)))
 
 
-def _price_communication(operations: list[Operation], cluster: Cluster) -> dict[Operation, float]:
+def _by_operation(operations: list[Operation], estimates: Estimates) -> dict[Operation, _Price]:
+    columns = (estimates.seconds.tolist(), estimates.seconds_low.tolist(), estimates.seconds_high.tolist())
+    return {
+        operation: _Price(seconds, (low / seconds, high / seconds) if seconds else (1.0, 1.0), tag)
+        for operation, seconds, low, high, tag in zip(operations, *columns, estimates.provenance, strict=True)
+    }
+
+
+def _price_communication(operations: list[Operation], cluster: Cluster) -> dict[Operation, _Price]:
     """Those that lie in the cluster; groups that fill it unevenly are left out."""
     try:
         if not operations:
             return {}
-        estimates = price_communication(operations, cluster)
-        return dict(zip(operations, estimates.seconds.tolist(), strict=True))
+        return _by_operation(operations, price_communication(operations, cluster))
     except InputError:
-        found: dict[Operation, float] = {}
+        found: dict[Operation, _Price] = {}
         for operation in operations:
             try:
-                found[operation] = float(price_communication([operation], cluster).seconds[0])
+                found |= _by_operation([operation], price_communication([operation], cluster))
             except InputError:
                 continue
         return found
 
 
-def _provenance(operations: Sequence[Operation], seconds: dict[Operation, tuple[float, str]]) -> str:
+def _provenance(operations: Sequence[Operation], prices: Mapping[Operation, _Price]) -> str:
     totals: defaultdict[str, float] = defaultdict(float)
     for operation in operations:
-        value, name = seconds[operation]
-        totals[name] += value
+        totals[prices[operation].provenance] += prices[operation].seconds
     return max(totals, key=lambda name: totals[name]) if totals else ""

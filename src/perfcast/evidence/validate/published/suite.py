@@ -185,8 +185,8 @@ def _protocol(names: Sequence[str], leave_out: Sequence[str], total: int, taken:
         "measured": "the stated step time; for usp, and where none is stated, tokens over rate",
         "fitted_on": dict.fromkeys(names, fitted),
         "left_out": ", ".join(leave_out) or "nothing",
-        "interval": "5th and 95th percentile of measured over forecast on left-out sources, by class of run; "
-        "sources whose own repeats differ by more than 10 % do not count",
+        "interval": "by what a step consists of, quantiles of measured over forecast on left-out sources; "
+        "those whose own repeats differ by more than 10 % tell only by what their program may stall",
         "choice_of_plan": "groups of at least four plans of one model, sequence, cluster, batch and "
         "precision; repeats count by their median. The plan with the least forecast is good when it was "
         "measured within 15 % of the best measured plan. searcher_3d: the published searcher's formulas on "

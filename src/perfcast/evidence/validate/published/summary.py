@@ -35,6 +35,17 @@ def kind_of(case: PublishedCase) -> str:
     return "mixture of experts" if case.run.run.model.experts else "dense"
 
 
+def step_class(case: PublishedCase) -> str:
+    """'dense one node', 'dense several nodes', 'mixture of experts', 'frozen weights'; '' of no known run."""
+    if case.run is None:
+        return ""
+    if case.run.trains_adapters:
+        return "frozen weights"
+    if kind_of(case) != "dense":
+        return kind_of(case)
+    return "dense several nodes" if case.run.cluster.levels[-1].size > 1 else "dense one node"
+
+
 def devices_label(case: PublishedCase) -> str:
     """Number of devices by powers of two: '9-16'."""
     count = case.configuration.get("num_gpus")

@@ -10,7 +10,7 @@ from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.cases import TABLE, PublishedCase
 from perfcast.evidence.validate.published.choice import choice_entries
-from perfcast.evidence.validate.published.forecast import Track, forecast_seconds
+from perfcast.evidence.validate.published.forecast import Track, forecast_parts, forecast_seconds
 from perfcast.evidence.validate.published.priced import (
     Chosen,
     PricedSuite,
@@ -25,12 +25,13 @@ from perfcast.evidence.validate.published.summary import (
     noise_floor,
     plan_label,
     rank_correlations,
+    step_class,
     target_of,
 )
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.step_constants.scales import Scalable
-from perfcast.evidence.validate.step_constants.spread import Spread, spread_class, spread_of
 from perfcast.evidence.validate.summary import Scores, by_predictor, score_rows
+from perfcast.prediction.step.interval import training_interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +105,10 @@ def _judged(suite: PricedSuite, chosen: Sequence[Chosen]) -> list[_Judged]:
 
 def _row(one: _Judged, predictor: str) -> Row:
     case, run = one.case, one.run
-    seconds = None if run is None else forecast_seconds(run, one.chosen.values, predictor)
-    low, high = _spread_of(one.chosen.spread, case)
+    seconds, low, high = None, None, None
+    if run is not None:
+        seconds = forecast_seconds(run, one.chosen.values, predictor)
+        low, high = _interval(run, one.chosen, seconds)
     asked = case.run.run if case.run is not None else None
     return Row(
         suite="published",
@@ -120,16 +123,20 @@ def _row(one: _Judged, predictor: str) -> Row:
         framework=asked.training.framework if asked else None,
         mode="train",
         predicted_seconds=seconds,
-        predicted_seconds_low=None if seconds is None else seconds * low,
-        predicted_seconds_high=None if seconds is None else seconds * high,
+        predicted_seconds_low=low,
+        predicted_seconds_high=high,
         measured_seconds=case.measured_seconds,
         provenance=run.run.provenance if run is not None else None,
         skipped=one.reason or None,
     )
 
 
-def _spread_of(spread: Spread, case: PublishedCase) -> tuple[float, float]:
-    return spread_of(spread, spread_class(case))
+def _interval(run: Scalable, chosen: Chosen, seconds: float) -> tuple[float, float]:
+    """As wide relative to the forecast as that of the formula."""
+    by_formula, parts = forecast_parts(run, chosen.values)
+    stalled = chosen.widths.stall_seconds(run.run.training.framework, run.run.work.plan) / by_formula
+    low, high = training_interval(parts, chosen.widths, stalled)
+    return low * seconds, high * seconds
 
 
 def _columns(case: PublishedCase) -> dict[str, Any]:
@@ -153,5 +160,5 @@ def _labels(cases: Sequence[PublishedCase]) -> dict[str, list[str]]:
         "kind": list(map(kind_of, cases)),
         "target": list(map(target_of, cases)),
         "usp": ["" if case.source == "usp" else "without usp" for case in cases],
-        "interval": list(map(spread_class, cases)),
+        "interval": list(map(step_class, cases)),
     }

@@ -25,8 +25,11 @@ _COMMENTS = {
     "dies": "The same for products and attention, by die.",
     "networks": "The same for communication between nodes, by kind of network.",
     "attention": "Seconds of attention by older kernels over those of the newest that the device has.",
-    "spread_low": "Measured over forecast where nothing was chosen: 5th percentile, by class of step.",
-    "spread_high": "The same: 95th percentile.",
+    "width_below": "Widths of a step's interval below its estimate, by part (prediction/step/interval).",
+    "width_above": "The same above it.",
+    "stall_seconds": "By which a micro-batch may stall on 64 devices, by framework, alone and in a pipeline.",
+    "stall_growth": "Exponent of the devices over 64.",
+    "sources_of_dies": "Of how many sources steps of a die were measured.",
 }
 
 
@@ -63,14 +66,22 @@ def constants_text(chosen: Chosen) -> str:
 
 def _tables(chosen: Chosen) -> dict[str, dict[str, dict[str, Any]]]:
     values = chosen.values
-    spread = {name.replace(" ", "_") or "all": pair for name, pair in chosen.spread.items()}
+    widths = chosen.widths
+    stalls = {
+        f"{n}_{end}": stall
+        for n, pair in widths.stalls.items()
+        for end, stall in zip(("alone", "pipeline"), pair, strict=True)
+    }
     classes = {name: value for name, value in values.items() if "." not in name}
     return {
         "factors": {name: _row(value) for name, value in classes.items() if name not in ("launch", "fixed")},
         "dies": _members(values, "dies"),
         "networks": _members(values, "networks"),
-        "spread_low": {name: _row(low) for name, (low, _) in spread.items()},
-        "spread_high": {name: _row(high) for name, (_, high) in spread.items()},
+        "width_below": {name: _row(value) for name, value in widths.below.items()},
+        "width_above": {name: _row(value) for name, value in widths.above.items()},
+        "stall_seconds": {name: _row(stall.seconds, "s") for name, stall in stalls.items()},
+        "stall_growth": {name: _row(stall.growth) for name, stall in stalls.items()},
+        "sources_of_dies": {name: _row(count) for name, count in widths.sources.items()},
     }
 
 
@@ -79,8 +90,8 @@ def _members(values: Mapping[str, float], group: str) -> dict[str, dict[str, Any
     return {n.removeprefix(prefix): _row(v) for n, v in values.items() if n.startswith(prefix)}
 
 
-def _row(value: float) -> dict[str, Any]:
-    return {"value": float(f"{value:.4g}"), "unit": "1", "source": "published"}
+def _row(value: float, unit: str = "1") -> dict[str, Any]:
+    return {"value": float(f"{value:.4g}"), "unit": unit, "source": "published"}
 
 
 def _key(name: str) -> str:
