@@ -39,6 +39,14 @@ def parse_json(
     return value
 
 
+def json_or_none(text: str) -> object:
+    """The value of a JSON text inside something else; None where it is none, or out of bounds."""
+    try:
+        return parse_json(text, "", may_be_infinite=True)
+    except InputError:
+        return None
+
+
 def parse_toml(text: str, where: str, *, error: type[InputError] = InputError) -> dict[str, Any]:
     """The table that a TOML text holds.
 

@@ -7,9 +7,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
 from perfcast.errors import InputError
+from perfcast.files.plain import parse_json
 from perfcast.server.problems import refuse
 from perfcast.verbs.question import Question, files_of, plain_of, question_of
 from perfcast.verbs.spelled import question_of_address
@@ -62,8 +62,8 @@ def read_body(body: bytes) -> Mapping[str, object]:
         ProblemError: It is none (400).
     """
     try:
-        found = json.loads(body.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_no_number)
-    except (ValueError, RecursionError):
+        found = parse_json(body.decode("utf-8"), "the body")
+    except (UnicodeDecodeError, InputError):
         raise refuse(400, "The body is not JSON, or says a name twice, or a number that is none.") from None
     if not isinstance(found, dict):
         raise refuse(400, "The body is JSON, but no object of options.")
@@ -150,14 +150,3 @@ def _check_text(name: str, text: str) -> None:
         raise InputError(f"{name}: at most {MOST_LETTERS} letters")
     if not text.isprintable():
         raise InputError(f"{name}: has letters that cannot be printed")
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name twice")
-    return found
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(text)

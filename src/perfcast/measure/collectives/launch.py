@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from perfcast.errors import CalibrationError
+from perfcast.files.reading import read_text
 from perfcast.ranges import LAUNCHED
 
 _POLL_SECONDS = 0.1
@@ -70,7 +71,11 @@ def _are_done(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> boo
 
 
 def _how_it_ended(code: int, log: Path) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    lines = [
+        line
+        for line in read_text(log, what="the log of a rank", errors="replace").splitlines()
+        if line.strip()
+    ]
     last_words = f": {first_sentence(lines[-1])}" if lines else ""
     if code > 0:
         return f"failed with exit code {code}{last_words}"

@@ -8,7 +8,6 @@ Run as a program with the file of a plan and a rank; see ``launch``.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from perfcast.files.reading import read_json
 from perfcast.files.records import RecordFile, open_records
 from perfcast.measure.collectives import store
 from perfcast.measure.collectives.calls import Group, PreparedCollective, prepare
@@ -194,7 +194,7 @@ def _record(
 def main(arguments: Sequence[str]) -> None:
     """A launched rank: ``PLAN.json RANK``."""
     threading.Thread(target=_leave_with_the_parent, daemon=True).start()
-    job: dict[str, Any] = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    job: Any = read_json(arguments[0], what="the plan of a profile")
     rank = int(arguments[1])
     worker = Worker(ProfilePlan.from_json(job["plan"]), rank, rank, job["init_method"])
     worker.measure(Path(job["measurements"]))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfcast.core.embedding.reuse import rescaled_reuse, reuse_of_fractions
 from perfcast.errors import TraceError
+from perfcast.files.limits import TABLE_BYTES
+from perfcast.files.reading import read_bytes
 from perfcast.replays.program.program import Fill, Filling
 from perfcast.traces.execution_trace.storages import reach_elements
 from perfcast.units import MIB
@@ -112,11 +113,7 @@ def _lookups(count: int, filling: Filling, rng: np.random.Generator) -> np.ndarr
 
 def recorded_values(count: int, filling: Filling) -> np.ndarray:
     """The values of a file beside the trace: 8-byte or 4-byte whole numbers, by the file's size."""
-    path = Path(filling.path)
-    try:
-        size = path.stat().st_size
-        if count and size in (4 * count, 8 * count):
-            return np.fromfile(path, dtype=np.int32 if size == 4 * count else np.int64)
-    except OSError as error:
-        raise TraceError(f"cannot read recorded values '{path}': {error.strerror}") from error
-    raise TraceError(f"'{path}' holds {size} bytes, not {count} whole numbers")
+    data = read_bytes(filling.path, what="the recorded values", error=TraceError, usual_bytes=TABLE_BYTES)
+    if not count or len(data) not in (4 * count, 8 * count):
+        raise TraceError(f"'{filling.path}' holds {len(data)} bytes, not {count} whole numbers")
+    return np.frombuffer(data, dtype=np.int32 if len(data) == 4 * count else np.int64).copy()

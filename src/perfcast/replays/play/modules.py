@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
 
 from perfcast.errors import TraceError
+from perfcast.files.reading import read_bytes
 from perfcast.printer.streams import streams_of_others
 
 
@@ -15,8 +15,7 @@ def load_module(path: str) -> frozenset[str]:
     Raises:
         TraceError: There is no such file, or it raises an error.
     """
-    if not Path(path).is_file():
-        raise TraceError(f"no such file: {path}")
+    read_bytes(path, what="the module", error=TraceError)  # a file, and one that ends
     before = _namespaces()
     try:
         with streams_of_others():

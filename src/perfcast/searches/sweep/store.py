@@ -24,6 +24,7 @@ from perfcast.errors import InputError, PlanError
 from perfcast.files.limits import TABLE_BYTES
 from perfcast.files.lock import StoreWarning
 from perfcast.files.reading import read_bytes
+from perfcast.files.reading_tables import read_frame
 from perfcast.files.records import Kind, Plain, RecordFile, open_records, set_aside
 from perfcast.files.writing import make_folder, write_bytes_atomically, write_text_atomically
 from perfcast.searches.sweep.cells import CELL_COLUMNS, KEY, RESULT_COLUMNS, Cell, Row, SearchCell, SweepJob
@@ -186,7 +187,4 @@ def _list_parts(folder: Path) -> list[Path]:
 
 
 def _read_part(path: Path, columns: list[str] | None) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path, columns=columns, glob=False)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
+    return read_frame(path, what="a part of a sweep", columns=columns)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from perfcast.files.plain import json_or_none
+
 #: Namespaces whose operators are public.
 _PUBLIC = frozenset(
     {"aten", "prims", "prim", "c10d", "_c10d_functional", "c10", "torch", "torchvision", "fbgemm",
@@ -112,10 +114,7 @@ class Names:
         return {**value, "values": [self._group_text(one) for one in value["values"]]}
 
     def _group_text(self, text: Any) -> Any:
-        try:
-            found = json.loads(text)
-        except (TypeError, ValueError, RecursionError):
-            return self.values(text)
+        found = json_or_none(text) if isinstance(text, str) else None
         if not isinstance(found, list):
             return self.values(text)
         return json.dumps([self._group(one) for one in found if isinstance(one, dict)])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import TraceError
+from perfcast.files.plain import parse_json
 from perfcast.files.writing import write_bytes_atomically
 from perfcast.traces.anonymise.names import Names
 from perfcast.traces.anonymise.nodes import check_steps, nodes_of_steps
@@ -162,10 +163,8 @@ def _load(path: str | Path, max_bytes: int) -> dict[str, Any]:
     for member in open_members(path, max_bytes):
         if found is not None:
             raise TraceError(f"'{path}' holds several files; unpack it and name one")
-        try:
-            found = json.loads(b"".join(member.blocks))
-        except (ValueError, RecursionError) as error:
-            raise TraceError(f"'{path}' is no JSON: {str(error)[:120]}") from error
+        text = b"".join(member.blocks).decode("utf-8-sig", errors="replace")
+        found = parse_json(text, f"'{path}'", error=TraceError, may_be_infinite=True)
     if not isinstance(found, dict):
         raise TraceError(f"'{path}' is no trace: its JSON is not an object")
     return found

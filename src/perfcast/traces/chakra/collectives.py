@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfcast.files.plain import json_or_none
 from perfcast.traces.chakra.trace import ChakraAttribute, ChakraGroup, CollectiveType, NodeType
 
 #: The group of all ranks.
@@ -106,10 +107,7 @@ def number_groups(
 
 def parse_groups(text: str) -> tuple[ChakraGroup, ...]:
     """The inverse of ``groups_text``; nothing where a text is none of that kind."""
-    try:
-        listed = json.loads(text[2:-2])
-    except ValueError:
-        return ()
+    listed = json_or_none(text[2:-2])
     entries = listed if isinstance(listed, list) else []
     return tuple(
         ChakraGroup(str(entry.get("pg_name", "")), tuple(r for r in entry["ranks"] if type(r) is int))

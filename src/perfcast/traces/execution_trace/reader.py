@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import TraceError
+from perfcast.files.plain import json_or_none
 from perfcast.traces.collectives.groups import groups_of, with_only_group
 from perfcast.traces.execution_trace.collectives import collective_of_node
 from perfcast.traces.execution_trace.completion import with_callers
@@ -222,9 +222,6 @@ def _groups(nodes: Sequence[Node]) -> list[object]:
     """What the trace's list of process groups says."""
     for node in nodes:
         if node.name == GROUPS_NODE and node.inputs and isinstance(node.inputs[0], str):
-            try:
-                found = json.loads(node.inputs[0])
-            except (ValueError, RecursionError):
-                return []
+            found = json_or_none(node.inputs[0])
             return found if isinstance(found, list) else []
     return []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from perfcast.errors import TraceError
+from perfcast.files.plain import json_or_none
 from perfcast.traces.dtype_words import dtype_of
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import Opaque, TensorUse, Value
@@ -132,10 +132,7 @@ def ranges_of(text: Any) -> dict[int, tuple[int, int]]:
     """The ``tensor_range`` attribute: place among the input tensors → smallest and largest value."""
     if not isinstance(text, str) or not text:
         return {}
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+    found = json_or_none(text)
     if not isinstance(found, dict):
         return {}
     return {

@@ -8,7 +8,6 @@ gets its largest argument as its result.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
+from perfcast.files.plain import json_or_none
 from perfcast.traces.dtype_words import core_dtype
 from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
 
@@ -164,11 +164,8 @@ def _value(text: str) -> Any:
     words = {"": None, "True": True, "False": False, "inf": math.inf, "-inf": -math.inf}
     if text in words:
         return words[text]
-    try:
-        plain = text.replace("True", "true").replace("False", "false")
-        value = json.loads(re.sub(r"(\d)\.(?!\d)", r"\1.0", plain))
-    except (ValueError, RecursionError):
-        return None
+    plain = text.replace("True", "true").replace("False", "false")
+    value = json_or_none(re.sub(r"(\d)\.(?!\d)", r"\1.0", plain))
     if isinstance(value, list):
         return tuple(v for v in value if isinstance(v, int | float))
     return value if isinstance(value, int | float | bool) else None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import TraceError
+from perfcast.files.reading import read_json
 from perfcast.files.writing import make_folder
 from perfcast.traces.record.recorder import REQUEST_VARIABLE, Request
 
@@ -163,7 +164,7 @@ def ranks_in(folder: str | Path) -> tuple[RankRecording, ...]:
 
 
 def _rank_of(path: Path) -> RankRecording:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: Any = read_json(path, what="the record of a rank", error=TraceError)
     seconds = found["seconds"]
     return RankRecording(
         rank=found["rank"],

@@ -13,6 +13,7 @@ import torch
 from torch import distributed, nn
 
 from perfcast.errors import InputError, ModelError, UnknownNameError
+from perfcast.files.reading import read_bytes
 from perfcast.printer.streams import streams_of_others
 from perfcast.torch_internals.eager import tree_map_only
 from perfcast.workload.models.tuned.tune import tune_module
@@ -29,8 +30,7 @@ def load_function(reference: str) -> Callable[..., Any]:
     """
     file, _, function = reference.rpartition(":")
     path = Path(file)
-    if not path.is_file():
-        raise ModelError(f"{file}: no such file")
+    read_bytes(path, what="the program", error=ModelError)  # a file, and one that ends
     spec = importlib.util.spec_from_file_location(f"perfcast_user_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ModelError(f"{file}: not a Python file")

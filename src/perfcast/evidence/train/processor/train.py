@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from perfcast.errors import InputError, PerfcastError
 from perfcast.evidence.train.processor.fit import FittedProcessor, fit_processor
 from perfcast.evidence.train.processor.write import format_constants
 from perfcast.evidence.validate.sampling import sample
+from perfcast.files.reading_tables import csv_entries
 from perfcast.files.writing import write_fitted_text
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.request.one_device import Request
@@ -72,15 +71,17 @@ def train_processor(folder: Path, output: Path, say: Callable[[str], None]) -> F
 
 
 def _steps(path: Path) -> Iterator[MeasuredStep]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            name = find_device_name(line["device"])
-            if name is None or not load_device(name).is_cpu or not _is_taken(line):
-                continue
-            yield MeasuredStep(
-                name, line["model"], int(float(line["image_size"])), int(float(line["batch_size"])),
-                float(line["step_ms"]) * MILLI,
-            )  # fmt: skip
+    for _, line in csv_entries(path, what="the measured steps"):
+        name = find_device_name(line["device"])
+        if name is None or not load_device(name).is_cpu or not _is_taken(line):
+            continue
+        yield MeasuredStep(
+            name,
+            line["model"],
+            int(float(line["image_size"])),
+            int(float(line["batch_size"])),
+            float(line["step_ms"]) * MILLI,
+        )
 
 
 def _is_taken(line: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from perfcast.cost.learned.translate import translate
 from perfcast.errors import InputError
 from perfcast.evidence.validate.vision.timm_steps.cases import TimmCase, read_cases
 from perfcast.evidence.validate.vision.timm_steps.graphs import kept_graph
+from perfcast.files.reading import read_json
 from perfcast.files.writing import make_folder, write_text_atomically
 from perfcast.prediction.one_device.graph import run_on
 
@@ -207,7 +209,7 @@ def _parts_of_step(same: Mapping[str, VisionStep], report: Callable[[str], None]
 def _load(path: Path) -> dict[str, StepParts]:
     if not path.is_file():
         return {}
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content: Any = read_json(path, what="the captured steps")
     return {key: StepParts(seconds, flops) for key, (seconds, flops) in content.items()}
 
 

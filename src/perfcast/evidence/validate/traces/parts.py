@@ -7,7 +7,6 @@ measurement goes on where it was.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,11 +15,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perfcast.errors import TraceError
 from perfcast.evidence.validate.traces.models import TraceModel
 from perfcast.evidence.validate.traces.program import command, program_environment
 from perfcast.evidence.validate.traces.turns import Turns
+from perfcast.files.reading import read_json
 from perfcast.traces.record.launch import Recording, record
 from perfcast.traces.record.recorder import Request
 
@@ -179,4 +180,5 @@ class StepTimes:
 
 def read_times(part: SuitePart) -> StepTimes:
     """The steps of a part that is done."""
-    return StepTimes(**json.loads(part.times.read_text(encoding="utf-8")))
+    found: Any = read_json(part.times, what="the times of a part")
+    return StepTimes(**found)

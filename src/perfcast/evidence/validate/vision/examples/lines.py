@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from pathlib import Path
 
 from perfcast.errors import InputError
 from perfcast.evidence.validate.vision.examples.headings import Heading, read_heading
+from perfcast.files.plain import parse_json
+from perfcast.files.reading_tables import text_lines
 
 STEM = "nvidia_examples"
 _FIXED = ("source_file", "section")
@@ -107,17 +108,19 @@ def read_lines(path: Path) -> list[Line]:
     """
     lines: list[Line] = []
     tables: dict[tuple[object, ...], _Table] = {}
-    for row, text in enumerate(path.read_text(encoding="utf-8").splitlines()):
+    for row, text in enumerate(text_lines(path, what="the published examples")):
         if text.strip():
             lines.append(_placed(_read_line(path, row, text), tables))
     return lines
 
 
 def _read_line(path: Path, row: int, text: str) -> Line:
+    entry = parse_json(text, f"{path}, line {row + 1}")
     try:
-        entry = json.loads(text)
+        if not isinstance(entry, dict):
+            raise KeyError
         source, section = (str(entry.pop(name)) for name in _FIXED)
-    except (ValueError, KeyError, AttributeError) as error:
+    except KeyError as error:
         raise InputError(f"{path}, line {row + 1}: no object with {', '.join(_FIXED)}") from error
     return Line(row, source, section, {name: str(cell) for name, cell in entry.items()})
 
