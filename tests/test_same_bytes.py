@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import perfcast as pc
 from golden.inputs import write_inputs
 from golden.verbs import CASES
 from same_bytes import CPUS
@@ -74,6 +75,21 @@ def test_every_result_says_where_it_comes_from(answers: tuple[Path, Path]):
         assert len(origin["catalog_sha256"]) == len(origin["weights_sha256"]) == 64
         assert origin["command"].startswith("perfcast ") or origin["question"] is None
         assert origin["libraries"].keys() >= {"python", "numpy", "torch"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "predict-a-plan", "predict-a-run", "memory-a-plan", "search-decode", "shard", "scale", "scale-serve",
+        "serving-two-pools", "mesh-cost-flows", "trace-explain", "trace-forecast",
+    ],
+)  # fmt: skip
+def test_a_result_comes_to_be_again(answers: tuple[Path, Path], name: str, monkeypatch):
+    first, _ = answers
+    monkeypatch.chdir(first.parent / "inputs")
+    monkeypatch.setenv("PERFCAST_DATA_DIR", str(first.parent / "data"))
+    found = pc.explain_result(first / f"{name}.json")
+    assert (found.is_equal, found.changes, found.reason) == (True, (), "")
 
 
 def test_wall_times_stand_apart(answers: tuple[Path, Path]):

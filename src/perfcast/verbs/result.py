@@ -40,6 +40,12 @@ class Shown(Showing):
     def data(self) -> Answer:
         """The answer as JSON holds it: a typed answer of ``report.data``."""
 
+    @property
+    def _inputs(self) -> tuple[str, ...]:
+        from perfcast.verbs.question import place_texts
+
+        return place_texts(self.question)
+
     def whole(self, *, is_shared: bool = False) -> Answer:
         """``data``, with what it came from.
 
@@ -75,13 +81,12 @@ class Shown(Showing):
         Raises:
             InputError: The answer has no timeline, or the file cannot be written.
         """
-        from perfcast.files.writing import write_text_atomically
         from perfcast.report.answers import write_plain
 
         events = self.timeline()
         if events is None:
             raise InputError(f"{type(self).__name__} has no timeline: {self.why_no_timeline}")
-        write_text_atomically(path, write_plain(events, indent=None, is_exact=True))
+        self._write(path, write_plain(events, indent=None, is_exact=True))
 
     def compare(self, other: Shown) -> Comparison:
         """This answer and another of the same kind side by side.

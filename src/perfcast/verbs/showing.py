@@ -67,8 +67,20 @@ class Showing(ABC):
 
         text = write_plain(to_plain(self.whole()))
         if path is not None:
-            _write(path, text)
+            self._write(path, text)
         return text
+
+    def _write(self, path: str | Path, text: str) -> None:
+        """Raises InputError where the file cannot be written, or is one that the answer was made from."""
+        from perfcast.files.places import check_places
+
+        check_places([("to a file,", str(path))], self._inputs)
+        _write(path, text)
+
+    @property
+    def _inputs(self) -> tuple[str, ...]:
+        """Texts that name, or may name, files that were read."""
+        return ()
 
     def to_dataframe(self) -> pl.DataFrame:
         """The table that is asked for most, in SI units that its columns name.
@@ -132,7 +144,7 @@ class Showing(ABC):
 
         shown = self.document()
         provenance = replace(shown.provenance, command=self.command, origin=origin_line())
-        _write(path, render_page(replace(shown, provenance=provenance)))
+        self._write(path, render_page(replace(shown, provenance=provenance)))
 
 
 class Picture:

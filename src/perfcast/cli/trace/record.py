@@ -74,7 +74,7 @@ def record(
     from perfcast.traces.record.recorder import Request
 
     request = Request(folder, num_skipped, num_steps, num_timed, has_shapes, has_execution_trace, stops_after)
-    found = run(command, request)
+    found = run(command, request, prints_apart=outputs.takes_terminal)
     write_answer(outputs, lambda: recording_document(found), lambda: recording_data(found))
     if found.is_interrupted:
         raise KeyboardInterrupt

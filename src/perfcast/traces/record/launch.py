@@ -20,6 +20,8 @@ from perfcast.files.writing import make_folder
 from perfcast.traces.record.recorder import REQUEST_VARIABLE, Request
 
 _SECONDS_TO_END = 30.0
+#: The number of standard error.
+_ERRORS = 2
 #: Ending of an empty file that names the process of a program that is being recorded.
 _RUNNING = ".running"
 
@@ -70,11 +72,12 @@ class Recording:
     is_interrupted: bool = False
 
 
-def record(command: Sequence[str], request: Request) -> Recording:
+def record(command: Sequence[str], request: Request, *, prints_apart: bool = False) -> Recording:
     """Run a command and record its steps.
 
     Args:
         command: Its words; a lone Python file is run by this Python.
+        prints_apart: Whether what it prints goes to standard error.
 
     Raises:
         TraceError: The command cannot be started, the folder holds a recording or one is being made, or
@@ -82,7 +85,7 @@ def record(command: Sequence[str], request: Request) -> Recording:
     """
     folder = Path(request.folder)
     _prepare(folder)
-    process = _start(_words(command), request)
+    process = _start(_words(command), request, prints_apart=prints_apart)
     (folder / f".perfcast-{process.pid}{_RUNNING}").touch()
     exit_code, is_interrupted = _wait(process)
     for left in folder.glob(".perfcast-*"):
@@ -130,7 +133,7 @@ def _words(command: Sequence[str]) -> list[str]:
     return words
 
 
-def _start(words: Sequence[str], request: Request) -> subprocess.Popen[bytes]:
+def _start(words: Sequence[str], request: Request, *, prints_apart: bool) -> subprocess.Popen[bytes]:
     folder = Path(__file__).resolve().parent
     paths = [str(folder / "hook"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
@@ -139,7 +142,7 @@ def _start(words: Sequence[str], request: Request) -> subprocess.Popen[bytes]:
         REQUEST_VARIABLE: json.dumps(asdict(request) | {"folder": str(Path(request.folder).resolve())}),
     }
     try:
-        return subprocess.Popen(words, env=environment)
+        return subprocess.Popen(words, env=environment, stdout=_ERRORS if prints_apart else None)
     except OSError as error:
         raise TraceError(f"cannot start {words[0]}: {error.strerror}") from error
 

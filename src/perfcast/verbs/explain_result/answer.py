@@ -132,7 +132,8 @@ def _question_of(kept: KeptResult, *, allow_code: bool) -> tuple[Question | None
     """The question to be asked again; None with the reason why it is not."""
     origin = kept.origin
     if origin.question is None:
-        return None, "its question is not in it: it measured, or held what has no name"
+        again = f"'{origin.command}' gives it anew" if origin.command else "it held what has no name"
+        return None, f"a result of '{origin.verb}' keeps no question; {again}"
     try:
         question = question_of(origin.verb, origin.question)
     except InputError as error:

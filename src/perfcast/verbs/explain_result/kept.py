@@ -66,9 +66,16 @@ def _is_well_formed(plain: Mapping[str, Any]) -> bool:
         "measurements_sha256": str | None, "libraries": dict, "inputs": list,
     }  # fmt: skip
     of_inputs = {"path": str, "num_bytes": int, "sha256": str}
-    return all(isinstance(plain[key], kind) for key, kind in kinds.items()) and all(
-        isinstance(one, dict)
-        and one.keys() == of_inputs.keys()
-        and all(isinstance(one[key], kind) for key, kind in of_inputs.items())
-        for one in plain["inputs"]
+    are_texts = isinstance(plain["libraries"], dict) and all(
+        isinstance(text, str) for text in plain["libraries"].values()
+    )
+    return (
+        all(isinstance(plain[key], kind) for key, kind in kinds.items())
+        and are_texts
+        and all(
+            isinstance(one, dict)
+            and one.keys() == of_inputs.keys()
+            and all(isinstance(one[key], kind) for key, kind in of_inputs.items())
+            for one in plain["inputs"]
+        )
     )
