@@ -148,6 +148,7 @@ def test_an_unknown_device_lists_close_ones(perfcast):
         ("--sequence-length", "0", "--sequence-length 0 is not"),
         ("--sequence-length", "33", "beyond the model's 32 learned positions"),
         ("--micro-batch-size", "2", "micro-batch size 2 is not between 1 and 1"),
+        ("--optimizer-implementation", "fussed", "Did you mean fused? Known: fused, foreach, loop."),
         ("--devices", "2", "no cluster of p40 is known"),
         ("--plan", "tp=2", "no cluster of p40 is known"),
         ("--plan", "xp=1", "unknown plan key 'xp'"),

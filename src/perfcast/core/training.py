@@ -13,6 +13,8 @@ from perfcast.errors import ModelError, PlanError
 
 TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"]
 Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon"]
+#: How PyTorch runs an optimizer: one kernel for all, kernels over lists of tensors, or tensor by tensor.
+OptimizerImplementation = Literal["fused", "foreach", "loop"]
 TrainingFramework = Literal[
     "pytorch",
     "fsdp",
@@ -29,6 +31,7 @@ FlashVersion = Literal[1, 2, 3]
 
 DTYPES: tuple[TrainingDType, ...] = get_args(TrainingDType)
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+OPTIMIZER_IMPLEMENTATIONS: tuple[OptimizerImplementation, ...] = get_args(OptimizerImplementation)
 FRAMEWORKS: tuple[TrainingFramework, ...] = get_args(TrainingFramework)
 ATTENTION: tuple[AttentionKernels, ...] = get_args(AttentionKernels)
 FLASH_VERSIONS: tuple[FlashVersion, ...] = get_args(FlashVersion)

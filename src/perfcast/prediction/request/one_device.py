@@ -10,6 +10,7 @@ from perfcast.core.formats import FORMATS
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.own_module import OwnModule
 from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
+from perfcast.core.training import OPTIMIZER_IMPLEMENTATIONS
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
@@ -85,8 +86,9 @@ class Request:
             ("recompute", self.recompute, RECOMPUTE),
             ("attention", self.attention, ATTENTION),
             ("memory format", self.memory_format, MEMORY_FORMATS),
+            ("optimizer implementation", self.optimizer_implementation, OPTIMIZER_IMPLEMENTATIONS),
         ):
-            if value not in known:
+            if value is not None and value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
         self._check_sizes()
         _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
