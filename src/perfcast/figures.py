@@ -10,6 +10,7 @@ from typing import Any
 
 from perfcast.errors import CatalogError
 from perfcast.files.reading import read_toml
+from perfcast.ranges import excerpt
 from perfcast.units import UNIT_FACTORS
 
 
@@ -32,6 +33,10 @@ class Figure:
         return self.value * UNIT_FACTORS[self.unit]
 
 
+#: So many problems of a file are said at once.
+_MOST_PROBLEMS = 50
+
+
 class Problems:
     """What is wrong with a file, gathered so that one message says all of it."""
 
@@ -51,9 +56,11 @@ class Problems:
             self._found += error.problems or [str(error)]
 
     def check(self) -> None:
-        """Raises CatalogError with everything that was noted, if anything was."""
+        """Raises CatalogError with what was noted first, if anything was; how many more there are is said."""
         if self._found:
-            raise CatalogError("\n".join(self._found), problems=tuple(self._found))
+            more = len(self._found) - _MOST_PROBLEMS
+            said = [*self._found[:_MOST_PROBLEMS], *([f"… and {more} more"] if more > 0 else [])]
+            raise CatalogError("\n".join(said), problems=tuple(self._found))
 
 
 #: No figure of hardware comes near it, and what is reckoned with it stays finite.
@@ -67,15 +74,15 @@ def parse_figure(entry: Any, sources: Mapping[str, str], where: str) -> Figure:
         CatalogError: A part is missing, the value is not a positive number, unit or source is unknown.
     """
     if not isinstance(entry, Mapping):
-        raise CatalogError(f"{where}: expected a table with value, unit and source, found {entry!r}")
+        raise CatalogError(f"{where}: expected a table with value, unit and source, found {excerpt(entry)}")
     missing = [key for key in ("value", "unit", "source") if key not in entry]
     if missing:
         raise CatalogError(f"{where}: {' and '.join(missing)} missing")
     value, unit, source = entry["value"], entry["unit"], entry["source"]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST:
-        raise CatalogError(f"{where}: {value!r} is not a positive number")
+        raise CatalogError(f"{where}: {excerpt(value)} is not a positive number")
     if not isinstance(unit, str) or unit not in UNIT_FACTORS:
-        raise CatalogError(f"{where}: unknown unit {unit!r}; known: {', '.join(UNIT_FACTORS)}")
+        raise CatalogError(f"{where}: unknown unit {excerpt(unit)}; known: {', '.join(UNIT_FACTORS)}")
     return Figure(float(value), unit, parse_source(source, sources, where))
 
 
@@ -86,7 +93,7 @@ def parse_source(key: Any, sources: Mapping[str, str], where: str) -> str:
         CatalogError: They do not have it, or it is no text.
     """
     if not isinstance(key, str) or key not in sources:
-        raise CatalogError(f"{where}: source {key!r} is not in the file's [sources]")
+        raise CatalogError(f"{where}: source {excerpt(key)} is not in the file's [sources]")
     return parse_text(sources, key, "[sources]")
 
 
@@ -101,7 +108,7 @@ def parse_text(table: Mapping[str, Any], key: str, where: str, usual: str | None
     """
     found = table.get(key, usual)
     if not isinstance(found, str):
-        raise CatalogError(f"{where}.{key}: expected a text, found {found!r}")
+        raise CatalogError(f"{where}.{key}: expected a text, found {excerpt(found)}")
     return found
 
 
@@ -113,7 +120,7 @@ def parse_texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ..
     """
     found = table.get(key, [])
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise CatalogError(f"{where}.{key}: expected a list of texts, found {found!r}")
+        raise CatalogError(f"{where}.{key}: expected a list of texts, found {excerpt(found)}")
     return tuple(found)
 
 
@@ -130,5 +137,5 @@ def parse_table(content: Mapping[str, Any], key: str, where: str) -> Mapping[str
     """
     table = content.get(key, {})
     if not isinstance(table, Mapping):
-        raise CatalogError(f"{where}: expected a table under {key!r}, found {table!r}")
+        raise CatalogError(f"{where}: expected a table under {excerpt(key)}, found {excerpt(table)}")
     return table

@@ -218,6 +218,7 @@ def _place(error: BaseException) -> str:
 def prepare(target: Target) -> None:
     """Give a target its seeds once, unwatched: what is imported and opened by then is no input's doing."""
     os.environ.update(PERFCAST_CACHE="off", PERFCAST_MAX_FILE=MAX_FILE)
+    tempfile.gettempdir()  # found by writing to it, once
     for seed in target.seeds()[:SEEDS_BEFORE]:
         given = given_to(target, seed)
         with contextlib.suppress(Exception):

@@ -236,7 +236,7 @@ def _parse_cluster(
         _check_keys(table, _CLUSTER_KEYS, ("title", "device", "levels"), where)
     device = find_device_name(str(table["device"])) if "device" in table else ""
     if device is None:
-        problems.note(f"{where}: unknown device {table['device']!r}; see 'perfcast catalog devices'")
+        problems.note(f"{where}: unknown device {excerpt(table['device'])}; see 'perfcast catalog devices'")
     most_devices = _MOST_DEVICES
     with problems.gathered():
         most_devices = _parse_most(table, where)
@@ -276,7 +276,7 @@ def _parse_cluster(
 def _parse_most(table: Mapping[str, Any], where: str) -> int:
     most = table.get("most_devices", _MOST_DEVICES)
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= _MOST_DEVICES:
-        raise CatalogError(f"{where}.most_devices: {most!r} is not a number of devices")
+        raise CatalogError(f"{where}.most_devices: {excerpt(most)} is not a number of devices")
     return most
 
 
@@ -288,7 +288,7 @@ def _parse_level(
         _check_keys(row, _LEVEL_KEYS, ("name", "kind", "latency", "bandwidth"), where)
     for flag in _FLAGS:
         if not isinstance(row.get(flag, True), bool):
-            problems.note(f"{where}.{flag}: {row[flag]!r} is neither true nor false")
+            problems.note(f"{where}.{flag}: {excerpt(row[flag])} is neither true nor false")
     figures = dict[str, Figure]()
     for key in ("latency", "bandwidth", "port_bandwidth", "oversubscription"):
         with problems.gathered():
@@ -319,10 +319,10 @@ def _parse_size(row: Mapping[str, Any], where: str) -> int:
     """Children of the level, 0 where the number of devices says it."""
     size = row.get("size", 0)
     if isinstance(size, bool) or not isinstance(size, int) or size < 0 or ("size" in row and size < 1):
-        raise CatalogError(f"{where}.size: {size!r} is not a positive number of children")
+        raise CatalogError(f"{where}.size: {excerpt(size)} is not a positive number of children")
     tray = row.get("tray", 1)
     if isinstance(tray, bool) or not isinstance(tray, int) or tray < 1 or (size and size % tray):
-        raise CatalogError(f"{where}.tray: {tray!r} is no whole part of {size} children")
+        raise CatalogError(f"{where}.tray: {excerpt(tray)} is no whole part of {size} children")
     return size
 
 
@@ -339,7 +339,7 @@ def _check_keys(table: Mapping[str, Any], known: Sequence[str], required: Sequen
             problems.note(f"{where}: {key} missing")
     for key in table:
         if key not in known:
-            problems.note(f"{where}: unknown key {key!r}; known: {', '.join(known)}")
+            problems.note(f"{where}: unknown key {excerpt(key)}; known: {', '.join(known)}")
     problems.check()
 
 

@@ -22,6 +22,7 @@ from perfcast.figures import (
     parse_texts,
     parse_toml,
 )
+from perfcast.ranges import excerpt
 
 _REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
 _OPTIONAL = ("power", "last_level", "base_clock", "max_clock")
@@ -125,10 +126,10 @@ def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str
             problems.note(f"{where}: {key} missing")
     for key in table:
         if key not in _KEYS:
-            problems.note(f"{where}: unknown key {key!r}; known: {', '.join(_KEYS)}")
+            problems.note(f"{where}: unknown key {excerpt(key)}; known: {', '.join(_KEYS)}")
     status = table.get("status", "shipping")
     if not isinstance(status, str) or status not in STATUSES:
-        problems.note(f"{where}.status: {status!r}; known: {', '.join(STATUSES)}")
+        problems.note(f"{where}.status: {excerpt(status)}; known: {', '.join(STATUSES)}")
     stated = {key: table[key] for key in (*_REQUIRED, *_OPTIONAL) if key in table}
     for group in ("vector", "matrix"):
         with problems.gathered():
@@ -235,7 +236,7 @@ def _shared_figure(folder: str, group: str, key: str, what: str) -> Figure:
         entry = content[group][key]
     except KeyError:
         known = ", ".join(content[group])
-        raise CatalogError(f"{path.name}: no {what} {key!r}; known: {known}") from None
+        raise CatalogError(f"{path.name}: no {what} {excerpt(key)}; known: {known}") from None
     return parse_figure(entry, content["sources"], f"{path.name}: {group}.{key}")
 
 

@@ -13,6 +13,7 @@ from perfcast.core.embedding.lookup import ReuseHistogram
 from perfcast.core.embedding.reuse import part_of_reuse, reuse_of_fractions
 from perfcast.errors import CatalogError, InputError
 from perfcast.figures import parse_source, parse_text
+from perfcast.ranges import excerpt
 
 _COUNTS = ("num_tables", "batch_size", "num_lookups", "num_rows")
 _SHARES = ("row_fractions", "lookup_fractions")
@@ -66,7 +67,7 @@ def _parse_reuse(name: str, row: Mapping[str, Any], sources: Mapping[str, str], 
     source = parse_source(row["source"], sources, where)
     for key in _COUNTS:
         if not isinstance(row[key], int) or isinstance(row[key], bool) or row[key] < 1:
-            raise CatalogError(f"{where}: {key} = {row[key]!r} is not a whole number from 1")
+            raise CatalogError(f"{where}: {key} = {excerpt(row[key])} is not a whole number from 1")
     try:
         whole = reuse_of_fractions(
             row["row_fractions"], row["lookup_fractions"], row["num_rows"], row["num_lookups"]

@@ -32,6 +32,7 @@ from perfcast.frameworks.profile import (
     SupportProfile,
     TrainingProfile,
 )
+from perfcast.ranges import excerpt
 
 _Part = TypeVar("_Part", MemoryProfile, KernelProfile, HostProfile, SupportProfile)
 _COMPILED = ("kernels_compiled", "memory_compiled")
@@ -223,19 +224,19 @@ def _word(value: Any, hint: Any, where: str) -> Any:
     if get_origin(hint) is not Literal:
         return _checked(value, hint, where)
     if not isinstance(value, str) or value not in get_args(hint):
-        raise CatalogError(f"{where}: {value!r} is none of {', '.join(get_args(hint))}")
+        raise CatalogError(f"{where}: {excerpt(value)} is none of {', '.join(get_args(hint))}")
     return value
 
 
 def _checked(value: Any, kind: type, where: str) -> Any:
     if type(value) is not kind:
-        raise CatalogError(f"{where}: {value!r} is no {kind.__name__}")
+        raise CatalogError(f"{where}: {excerpt(value)} is no {kind.__name__}")
     return value
 
 
 def _tables(rows: Any, where: str) -> list[Mapping[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise CatalogError(f"{where}: expected a list of tables, found {rows!r}")
+        raise CatalogError(f"{where}: expected a list of tables, found {excerpt(rows)}")
     return rows
 
 

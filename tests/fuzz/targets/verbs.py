@@ -73,7 +73,7 @@ def _answered(verb: str, data: bytes) -> object:
     from perfcast.verbs.answer import answer
 
     asked = _question(verb, data)
-    if asked is None:
+    if asked is None or (isinstance(asked, SearchQuestion) and asked.is_sweep):  # a sweep keeps its parts
         return None
     found = answer(asked)
     assert "\x1b" not in found.to_json(), "an escape in an answer"
