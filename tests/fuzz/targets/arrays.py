@@ -89,7 +89,7 @@ def _npz(draw: Draw) -> bytes:
     with zipfile.ZipFile(held, "w", draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
         for name in dict.fromkeys(draw.some(_NAMES, 4)):
             ending = draw.choice((".npy", ".npy", ".npy", "", ".txt"))
-            archive.writestr(name + ending, as_json({"a": 1}) if draw.chance(10) else _array(draw))
+            archive.writestr(name + ending or "_", as_json({"a": 1}) if draw.chance(10) else _array(draw))
     data = held.getvalue()
     return data[: draw.below(len(data))] if draw.chance(5) else data
 
