@@ -109,11 +109,13 @@ def _load_rows(path: Path) -> dict[str, Sample]:
         frame = read_frame(path, what=_WHAT, columns=list(wanted)).cast(dict(wanted), strict=True)  # type: ignore[arg-type]
     except polars.exceptions.PolarsError as error:
         raise InputError(f"{path}: cannot be read as columns table, bag, index ({error})") from None
+    if dict(frame.schema) != wanted:  # what polars leaves as it is: records, lists
+        raise InputError(f"{path}: columns table, bag and index are texts and whole numbers")
     if frame.null_count().sum_horizontal().item() or (frame["bag"] < 0).any():
         raise InputError(f"{path}: every row names a table, a bag from 0 and an index")
     last = frame["bag"].max()
     num_bags = int(last) + 1 if isinstance(last, int) else 0
-    if num_bags > limit_bytes(TABLE_BYTES) // 8:
+    if num_bags * frame["table"].n_unique() > limit_bytes(TABLE_BYTES) // 8:
         raise InputError(f"{path}: a bag of number {num_bags - 1}; bags are numbered from 0")
     samples = {}
     for (name,), part in frame.group_by("table", maintain_order=True):
