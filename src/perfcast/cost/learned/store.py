@@ -80,7 +80,7 @@ def load_family(model_name: str, folder: Path | None = None) -> FittedFamily:
 def _load(model_name: str, folder: Path) -> FittedFamily:
     try:
         return _from_json(read_content(model_name, folder), model_name)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise CalibrationError(
             f"{folder / f'{model_name}.json.gz'} does not hold a whole model ({error!r}); train it again: "
             "perfcast train learned --data DIR"
