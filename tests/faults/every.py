@@ -12,6 +12,15 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from faults.kills import Count, put_to_it
+from faults.listing import subjects
+
+
+def tell(name: str, count: Count) -> None:
+    """How far a subject is."""
+    if count.hits % 10 == 0:
+        print(f"  {name}: {count.hits} kills, {count.compared} compared", flush=True)
+
 
 def main() -> None:
     """Parse, kill, and say what became of it."""
@@ -20,15 +29,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="subjects whose names begin so, by commas")
     asked = parser.parse_args()
-    from faults.kills import put_to_it
-    from faults.listing import subjects
-
     for name, subject in subjects().items():
         if not name.startswith(tuple(asked.only.split(","))):
             continue
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="perfcast-faults-") as folder:
-            count = put_to_it(subject, Path(folder), asked.kills, asked.seed)
+            count = put_to_it(subject, Path(folder), asked.kills, asked.seed, lambda c, n=name: tell(n, c))
         print(f"{name}: {count} [{time.monotonic() - began:.0f} s]", flush=True)
 
 

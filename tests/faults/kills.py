@@ -22,14 +22,18 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfcast.errors import InputError
+
 #: Calls of the operating system in which a process kills itself.
 CALLS = ("write", "fsync", "replace", "link", "ftruncate", "rename")
-_BEGUN, _DONE = b"b", b"d"
+_BEGUN, _DONE, _REFUSED = b"\x01", b"\x02", b"\x03"
 _MOST_SECONDS = 300.0
 
 
@@ -78,6 +82,21 @@ class Count:
         )
 
 
+@dataclass(frozen=True)
+class Fault:
+    """A call that does not do what it should.
+
+    Attributes:
+        call: Which, counted from 0 over all ``CALLS`` of the work.
+        share: How much of it is done, from 0 to 1.
+        number: The error that it ends with; 0: it ends the process.
+    """
+
+    call: int
+    share: float
+    number: int = 0
+
+
 @dataclass
 class _Run:
     """One process: how long its work took, what it said, and how it ended."""
@@ -91,35 +110,40 @@ class _Run:
         return self.was_killed and self.said.startswith(_BEGUN) and _DONE not in self.said
 
 
-def put_to_it(subject: Subject, folder: Path, kills: int, seed: int) -> Count:
+def put_to_it(
+    subject: Subject, folder: Path, kills: int, seed: int, tell: Callable[[Count], None] = lambda count: None
+) -> Count:
     """Kill so often inside work, and compare all that came to its end.
+
+    Args:
+        tell: Called after each kill.
 
     Raises:
         AssertionError: Something was lost, doubled, left in pieces, or turned out otherwise.
     """
     rng, count = random.Random(seed), Count()
     reference = folder / "reference"
-    whole = _run(subject, reference, None, None)
+    whole = _run(subject, reference)
     assert not whole.was_killed, f"{subject.name}: the work does not end by itself: {whole.said!r}"
     calls, wanted = _count_calls(whole.said), subject.result(reference)
     place = folder / "killed"
     while count.hits < kills:
         in_call = subject.in_calls and calls > 0 and count.by_clock > count.in_calls
-        run = (
-            _run(subject, place, None, (rng.randrange(calls), rng.random()))
-            if in_call
-            else _run(subject, place, rng.uniform(0.0, whole.seconds), None)
-        )
+        if in_call:
+            run = _run(subject, place, fault=Fault(rng.randrange(calls), rng.random()))
+        else:
+            run = _run(subject, place, kill_after=rng.uniform(0.0, whole.seconds))
         if run.is_hit:
             _note(count, run, in_call=in_call)
             subject.check(place)
+            tell(count)
         else:
             assert not run.was_killed or _DONE in run.said or not run.said, f"{subject.name}: {run}"
             count.too_late += 1
         if _DONE in run.said:
             _compare(subject, place, wanted, count)
     if place.exists():
-        last = _run(subject, place, None, None)
+        last = _run(subject, place)
         assert _DONE in last.said, f"{subject.name}: the work did not end after the last kill: {last.said!r}"
         _compare(subject, place, wanted, count)
     return count
@@ -146,7 +170,50 @@ def _count_calls(said: bytes) -> int:
     return said.count(b".")
 
 
-def _run(subject: Subject, folder: Path, kill_after: float | None, kill_in: tuple[int, float] | None) -> _Run:
+def fail_in_turn(subject: Subject, folder: Path, number: int, times: int, seed: int) -> list[str]:
+    """Let calls of the work fail, one in each run, then go on and compare; returns what was said of them.
+
+    Raises:
+        AssertionError: A failure was no ``InputError`` in one line, or something was lost or doubled.
+    """
+    rng = random.Random(seed)
+    whole = _run(subject, folder / "reference")
+    calls, wanted = _count_calls(whole.said), subject.result(folder / "reference")
+    said = []
+    for _ in range(times):
+        place = folder / "failed"
+        run = _run(subject, place, fault=Fault(rng.randrange(calls), rng.random(), number))
+        if _REFUSED in run.said:
+            said.append(run.said.rpartition(_REFUSED)[2].decode())
+            assert "\n" not in said[-1], said[-1]
+            subject.check(place)
+        else:
+            assert _DONE in run.said, run
+        _run(subject, place)
+        _compare(subject, place, wanted, Count())
+    return said
+
+
+def run_two_at_once(subject: Subject, folder: Path) -> list[str]:
+    """Two processes on one folder, then a third: nothing lost or doubled; returns what was refused.
+
+    Raises:
+        AssertionError: Neither came to its end, or the result is another.
+    """
+    _run(subject, folder / "reference")
+    wanted, place = subject.result(folder / "reference"), folder / "shared"
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda _: _run(subject, place), range(2)))
+    assert any(_DONE in run.said for run in runs), runs
+    refused = [run.said.rpartition(_REFUSED)[2].decode() for run in runs if _REFUSED in run.said]
+    _run(subject, place)
+    _compare(subject, place, wanted, Count())
+    return refused
+
+
+def _run(
+    subject: Subject, folder: Path, *, kill_after: float | None = None, fault: Fault | None = None
+) -> _Run:
     folder.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()
     waits = subject.waits(folder) if subject.waits else lambda: True
@@ -154,7 +221,7 @@ def _run(subject: Subject, folder: Path, kill_after: float | None, kill_in: tupl
     pid = os.fork()
     if not pid:
         os.close(reading)
-        _be(subject, folder, writing, kill_in)
+        _be(subject, folder, writing, fault)
     os.close(writing)
     try:
         said = _listen(pid, reading, kill_after, waits, subject.victims)
@@ -198,49 +265,56 @@ def _listen(
     raise AssertionError(f"a process did not end within {_MOST_SECONDS:g} s")
 
 
-def _be(subject: Subject, folder: Path, writing: int, kill_in: tuple[int, float] | None) -> None:
+def _be(subject: Subject, folder: Path, writing: int, fault: Fault | None) -> None:
     """The child: work, and say so."""
     code = 1
     log = os.open(folder.parent / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)
+    sys.stdout = sys.stderr = os.fdopen(log, "w", buffering=1)
     try:
         write = os.write
-        _hook(lambda text: write(writing, text), kill_in)
+        _hook(lambda text: write(writing, text), fault)
         write(writing, _BEGUN)
         subject.work(folder)
         write(writing, _DONE)
         code = 0
+    except InputError as error:
+        if (fault is not None and fault.number) or "is being written by" in str(error):
+            write(writing, _REFUSED + str(error).encode())
+            code = 0
+        else:
+            traceback.print_exc()
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
 
 
-def _hook(say: Callable[[bytes], object], kill_in: tuple[int, float] | None) -> None:
-    """Count the calls of ``CALLS``, and die in one of them."""
+def _hook(say: Callable[[bytes], object], fault: Fault | None) -> None:
+    """Count the calls of ``CALLS``, and fail or die in one of them."""
     counted = 0
 
     def wrapped(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             nonlocal counted
             mine, counted = counted, counted + 1
-            if kill_in is None or mine != kill_in[0]:
+            if fault is None or mine != fault.call:
                 say(b".")
                 return real(*args, **options)
-            share = kill_in[1]
+            share = fault.share
             if name == "write":  # a part of it, from nothing to all
                 part = bytes(args[1])[: int(share * (len(args[1]) + 1))]
                 real(args[0], part)
                 say(b"!write %d of %d bytes" % (len(part), len(args[1])))
-            elif share < 0.5:
+            elif share < 0.5 or fault.number:
                 say(b"!%s before" % name.encode())
             else:
                 real(*args, **options)
                 say(b"!%s after" % name.encode())
+            if fault.number:
+                raise OSError(fault.number, os.strerror(fault.number))
             os.kill(os.getpid(), signal.SIGKILL)
             return None
 

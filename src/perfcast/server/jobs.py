@@ -53,6 +53,7 @@ class Job:
     created_at: float = field(default_factory=time.time)
     started_at: float | None = None
     ended_at: float | None = None
+    _ended: float = math.inf  # by the clock that nobody sets
     _reply: Reply | None = None
     _process: Process | None = None
 
@@ -73,11 +74,17 @@ class Job:
         self.progress = min(1.0, max(0.0, share)) if share is not None and math.isfinite(share) else None
         self.message = text
 
+    @property
+    def seconds_since_end(self) -> float:
+        """How long ago it ended, however the system's clock was set meanwhile; below 0: it has not."""
+        return time.monotonic() - self._ended
+
     def end(self, state: State, reply: Reply | None = None, problem: Problem | None = None) -> None:
         """It is over, unless it already was."""
         if self.state in ENDED:
             return
         self.state, self._reply, self.problem, self.ended_at = state, reply, problem, time.time()
+        self._ended = time.monotonic()
         self.progress = 1.0 if state == "done" else self.progress
         if self._process is not None:
             self._process.end()
@@ -219,12 +226,11 @@ class Jobs:
 
     def _forget(self) -> None:
         """Finished jobs that are too old or too many."""
-        ended = [job for job in self._jobs.values() if job.ended_at is not None]
-        old = time.time() - self._settings.job_kept_seconds
+        ended = [job for job in self._jobs.values() if job.state in ENDED]
         too_many = max(0, len(ended) - self._settings.jobs_kept)
-        by_end = sorted(ended, key=lambda job: job.ended_at or 0.0)
+        by_end = sorted(ended, key=lambda job: job.seconds_since_end, reverse=True)
         for position, job in enumerate(by_end):
-            if position < too_many or (job.ended_at or 0.0) < old:
+            if position < too_many or job.seconds_since_end > self._settings.job_kept_seconds:
                 del self._jobs[job.id]
 
 

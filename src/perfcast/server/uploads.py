@@ -31,12 +31,14 @@ class Upload:
         id: Nobody guesses it; who has it may ask about the recording.
         num_bytes: As it was sent.
         uploaded_at: Seconds since 1970.
+        kept_since: By the clock that nobody sets.
     """
 
     id: str
     path: Path
     num_bytes: int
     uploaded_at: float = field(default_factory=time.time)
+    kept_since: float = field(default_factory=time.monotonic)
 
 
 class Uploads:
@@ -126,13 +128,13 @@ class Uploads:
     def _forget(self) -> None:
         """Uploads that are too old, too many or too large together; the newest always stays."""
         settings = self._settings
-        old = time.time() - settings.upload_kept_seconds
+        old = time.monotonic() - settings.upload_kept_seconds
         while self._kept:
             oldest = next(iter(self._kept.values()))
             is_too_much = len(self._kept) > settings.uploads_kept or (
                 len(self._kept) > 1 and self.num_bytes > settings.uploads_kept_bytes
             )
-            if not is_too_much and oldest.uploaded_at >= old:
+            if not is_too_much and oldest.kept_since >= old:
                 return
             self._remove(oldest)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from faults.kills import Subject
 from faults.subjects.shared import check_never_fewer, it_or_a_child, records_of, wait_until_gone
 from perfcast.cli.main import run
-from perfcast.errors import CalibrationError
+from perfcast.errors import CalibrationError, InputError
 from perfcast.files.records import count_lines
 from perfcast.measure.collectives import store
 from perfcast.measure.collectives.plan import make_plan
@@ -112,8 +112,10 @@ ASKED = ("llama3-8b", "--cluster", "dgx-h100:16", "--plan", "tp=2,pp=4", "--batc
 
 def _report(folder: Path) -> None:
     outputs = [f"--{kind}={folder / name}" for kind, name in OUTPUTS.items()]
-    if run(["predict", *ASKED, *outputs]):
-        raise RuntimeError("no answer")
+    code = run(["predict", *ASKED, *outputs])
+    if code:  # what was said of it, by what the command line would say
+        said = (folder.parent / "log.txt").read_text().splitlines()[-1]
+        raise InputError(said) if code == 2 else RuntimeError(said)
 
 
 OUTPUTS = {"html": "page.html", "json": "answer.json", "timeline": "timeline.json"}
