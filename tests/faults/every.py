@@ -7,13 +7,18 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from faults.jobs import kill_jobs
 from faults.kills import Count, put_to_it
 from faults.listing import subjects
+
+#: What no store keeps: jobs of ``perfcast web``.
+JOBS = "jobs of the page"
 
 
 def tell(name: str, count: Count) -> None:
@@ -29,13 +34,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="subjects whose names begin so, by commas")
     asked = parser.parse_args()
-    for name, subject in subjects().items():
+    for name in [*subjects(), JOBS]:
         if not name.startswith(tuple(asked.only.split(","))):
             continue
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="perfcast-faults-") as folder:
-            count = put_to_it(subject, Path(folder), asked.kills, asked.seed, lambda c, n=name: tell(n, c))
+            count = _kill(name, Path(folder), asked.kills, asked.seed)
         print(f"{name}: {count} [{time.monotonic() - began:.0f} s]", flush=True)
+
+
+def _kill(name: str, folder: Path, kills: int, seed: int) -> Count:
+    if name == JOBS:
+        return kill_jobs(kills, seed, partial(tell, name))
+    return put_to_it(subjects()[name], folder, kills, seed, partial(tell, name))
 
 
 if __name__ == "__main__":

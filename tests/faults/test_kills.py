@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.jobs import kill_jobs
 from faults.kills import put_to_it
 from faults.listing import subjects
 
@@ -20,3 +21,8 @@ def test_kills_inside_work_lose_and_double_nothing(tmp_path: Path, name: str):
     count = put_to_it(subjects()[name], tmp_path, KILLS, seed=1)
     assert count.hits == KILLS
     assert count.compared >= 1
+
+
+def test_a_job_whose_process_is_killed_is_answered_by_another():
+    count = kill_jobs(2, seed=1)
+    assert count.hits == count.compared == 2
