@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.cost.interval import COMPILED_STEP_ERROR, STEP_ERROR, StepError, join_intervals
+from perfcast.cost.interval import (
+    COMPILED_STEP_ERROR,
+    STEP_ERROR,
+    StepError,
+    join_intervals,
+    step_error_of_device,
+)
 from perfcast.cost.model import Estimates
 
 
@@ -28,8 +34,8 @@ def test_bounds_add_up_since_they_all_err_one_way():
 
 def test_the_upper_half_width_is_the_formulas():
     high = upper([1.0, 1.0], [1, 1], ["matmul", "softmax"], 0.4, "extrapolated")
-    together = 2 * (math.sqrt(0.8) * 0.4) ** 2
-    apart = 2 * 0.2 * 0.4**2
+    together = 2 * (math.sqrt(0.5) * 0.4) ** 2
+    apart = 2 * 0.5 * 0.4**2
     assert high == pytest.approx(2 + math.sqrt(together + apart + (STEP_ERROR * 2) ** 2))
 
 
@@ -80,8 +86,8 @@ def test_where_nothing_of_a_vendor_was_measured_all_kernels_err_as_one_and_colle
         priced = Estimates(each, 0.6 * each, 1.4 * each, ("",) * 3, tags, errs_as_one)
         return join_intervals(priced, np.array([1, 1, 1]), ["matmul", "softmax", "all_reduce"])[1]
 
-    rest = 0.2 * 0.4**2 * 2 + (STEP_ERROR * 3) ** 2 + 0.4**2
-    apart, together = 2 * 0.8 * 0.4**2, 0.8 * (0.4 + 0.4) ** 2
+    rest = (STEP_ERROR * 3) ** 2 + 0.4**2
+    apart, together = 2 * 0.4**2, 0.8 * (0.4 + 0.4) ** 2 + 0.2 * 0.4**2 * 2
     assert high(False) == pytest.approx(3 + math.sqrt(apart + rest))
     assert high(True) == pytest.approx(3 + math.sqrt(together + rest))
 
@@ -92,3 +98,12 @@ def test_what_a_step_adds_may_differ_below_and_above() -> None:
     low, high = join_intervals(priced, np.array([1]), ["a"], StepError(0.1, 0.4))
     assert high == pytest.approx(1.5)
     assert low == pytest.approx(max(1 - np.sqrt(0.1), 0.7))
+
+
+def test_a_training_is_less_sure_above_its_forecast_and_a_compiled_step_either_way() -> None:
+    eager, training, compiled = (
+        step_error_of_device(is_training=is_training, is_compiled=is_compiled)
+        for is_training, is_compiled in ((False, False), (True, False), (True, True))
+    )
+    assert eager.below == training.below < compiled.below
+    assert eager.above < training.above <= compiled.above

@@ -18,7 +18,7 @@ from perfcast.cost.learned.corrections.moved import MovedFamily, move_spans
 from perfcast.cost.learned.kinship import describe_kin
 from perfcast.cost.learned.operands import quantised_products, share_without_quantisation
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily, KernelEstimates
-from perfcast.cost.learned.relatives import WIDENING, has_stand_in
+from perfcast.cost.learned.relatives import has_stand_in, widening_of
 from perfcast.cost.learned.rising import RisingPrices
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.cost.learned.streams import price_streams
@@ -182,8 +182,9 @@ class LearnedCost:
         self._take_off_quantisation(operations, device, roofline, (seconds, low, high))
         relatives = [i for i, operation in enumerate(operations) if has_stand_in(operation, device.vendor)]
         provenance[relatives] = EXTRAPOLATED
-        low[relatives] = np.maximum(low[relatives] / WIDENING, least[relatives])
-        high[relatives] *= WIDENING
+        wider = np.array([widening_of(operations[i]) for i in relatives])
+        low[relatives] = np.maximum(low[relatives] / wider, least[relatives])
+        high[relatives] *= wider
         self._keep_below_16_bits(operations, device, (seconds, low))
         found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
         return widen_announced(found, device), foreign

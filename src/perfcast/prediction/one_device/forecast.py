@@ -15,7 +15,7 @@ from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.forecast.device import NO_HOST, Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
-from perfcast.cost.interval import COMPILED_STEP_ERROR, STEP_ERROR, join_intervals
+from perfcast.cost.interval import join_intervals, step_error_of_device
 from perfcast.cost.model import CostModel, Estimates, KnowsNearest
 from perfcast.memory_use.liveness import estimate_memory
 from perfcast.prediction.defaults import complete_request
@@ -47,7 +47,7 @@ def forecast_from(
     step_seconds = kernel_seconds + wait.waits_seconds
     counts = np.bincount(index, minlength=len(graph.operations))
     is_fused = request.compile and not device.is_cpu
-    step_error = COMPILED_STEP_ERROR if is_fused else STEP_ERROR
+    step_error = step_error_of_device(is_training=request.mode == "train", is_compiled=is_fused)
     low, high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations], step_error)
     step_low = step_seconds - math.hypot(kernel_seconds - low, wait.waits_seconds - wait.waits_seconds_low)
     step_high = step_seconds + math.hypot(high - kernel_seconds, wait.waits_seconds_high - wait.waits_seconds)

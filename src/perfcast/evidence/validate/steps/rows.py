@@ -16,7 +16,7 @@ from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.core.work import StepWork
 from perfcast.cost.host.issue import NO_WAIT, HostMode, HostWait, host_of
-from perfcast.cost.interval import join_intervals
+from perfcast.cost.interval import join_intervals, step_error_of_device
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.store import MODEL_NAMES, model_names_of
 from perfcast.cost.learned.translate import translate
@@ -211,7 +211,8 @@ def price_step(graph: Graph, cost_model: CostModel, device: Device, mode: HostMo
     seconds = estimates.seconds[index]
     waits = _host_waits(graph, seconds, is_backward, cost_model, device, mode)
     counts = np.bincount(index, minlength=len(graph.operations))
-    low, high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
+    error = step_error_of_device(is_training=bool(is_backward.any()), is_compiled=mode != "eager")
+    low, high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations], error)
     used = {estimates.provenance[i] for i in set(index.tolist()) if not graph.operations[i].is_free}
     kernels, wait = float(seconds.sum()), sum(part.seconds for part in waits)
     return StepForecast(
