@@ -70,9 +70,20 @@ class _Teller(threading.Thread):
         say(text, is_error=True)
 
     def _line(self, stack: ExitStack) -> Callable[[str], None]:
+        from rich.live import Live
+        from rich.spinner import Spinner
         from rich.text import Text
 
         from perfcast.printer.boxes import visible_console
 
-        line = stack.enter_context(visible_console(is_error=True).status(""))
-        return lambda text: line.update(Text(text))
+        # Streams stay where they are: this thread does not know who else sets them aside, and for how long.
+        spinner = Spinner("dots", Text(), style="status.spinner")
+        live = Live(
+            spinner,
+            console=visible_console(is_error=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        stack.enter_context(live)
+        return lambda text: spinner.update(text=Text(text))

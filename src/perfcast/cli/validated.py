@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from perfcast.files.places import STANDARD_OUTPUT
 from perfcast.files.writing import written_atomically
+from perfcast.printer.streams import write_document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,9 @@ def _write(result: Result, options: Asked, console: Console) -> None:
 
     head = with_origin({}, None)
     if options.json_path == "-":
-        write_result(result, sys.stdout, head)
+        written = io.StringIO()
+        write_result(result, written, head)
+        write_document(written.getvalue())
     elif options.json_path:
         with written_atomically(options.json_path) as file:
             text = io.TextIOWrapper(file, "utf-8")

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
 
 from perfcast.errors import InputError
-from perfcast.printer.streams import is_open
+from perfcast.printer.streams import is_open, plain_errors
 from perfcast.printer.text import visible
 
 
@@ -21,7 +21,10 @@ def visible_console(*, is_error: bool = False, soft_wrap: bool = False) -> Conso
     """
     if not is_error and not is_open(sys.stdout):
         raise InputError("cannot write to standard output: it is closed")
-    return _VisibleConsole(stderr=is_error, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap)
+    file = plain_errors() if is_error else None
+    return _VisibleConsole(
+        file=file, stderr=is_error, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap
+    )
 
 
 class _VisibleConsole(Console):

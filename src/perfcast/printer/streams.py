@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 from perfcast.errors import InputError
 from perfcast.printer.text import PLAINLY, visible
@@ -79,8 +79,8 @@ def is_open(stream: TextIO | None) -> bool:
 
 
 def prepare_streams() -> None:
-    """Let no text fail for a terminal's encoding, and no file take the number of a stream that is closed."""
-    global _own_process
+    """Let no text fail for a terminal's encoding or command it, and no file take a closed stream's number."""
+    global _own_process, _plain_errors
     _own_process = True
     for number in range(3):
         try:
@@ -91,9 +91,38 @@ def prepare_streams() -> None:
         if stream is not None:
             with suppress(AttributeError, ValueError, OSError):
                 stream.reconfigure(errors=PLAINLY)  # type: ignore[union-attr]
+    if sys.stderr is not None and _plain_errors is None:
+        _plain_errors = sys.stderr
+        sys.stderr = cast("TextIO", _VisibleErrors(sys.stderr))
 
 
 _own_process = False
+_plain_errors: TextIO | None = None
+
+
+class _VisibleErrors:
+    """Standard error for everybody who writes to it: libraries' logs, warnings, tracebacks."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Its texts are ``visible``."""
+        self._stream.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Likewise."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def plain_errors() -> TextIO | None:
+    """Standard error as it is, for codes of our own; None: ``sys.stderr`` is it."""
+    return _plain_errors
 
 
 @contextmanager
