@@ -13,6 +13,7 @@ reduce-scatter and all-to-all, 1 for the others.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -292,7 +293,7 @@ def _count_ranks(run: _Run, where: str) -> int | None:
     if not run.places:
         return None
     if len(set(run.places)) < len(run.places):
-        twice = next(place for place in run.places if run.places.count(place) > 1)
+        twice = Counter(run.places).most_common(1)[0][0]
         _refuse(
             where,
             run.header_line,
@@ -305,7 +306,7 @@ def _count_ranks(run: _Run, where: str) -> int | None:
     everyone = sorted(rank for _, rank in run.places)
     for members in groups.values():
         if sorted(members) != list(range(len(members))) and everyone != list(range(len(everyone))):
-            held = members if set(everyone) >= set(range(len(members))) else everyone
+            held = set(members) if set(everyone) >= set(range(len(members))) else set(everyone)
             missing = next(rank for rank in range(len(held)) if rank not in held)
             _refuse(where, run.header_line, f"rank {missing} is missing from the list of devices")
     return len(run.places) // len(groups)
