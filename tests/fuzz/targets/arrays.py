@@ -182,7 +182,7 @@ def _small_family() -> list[Any]:
     def cut(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: cut(one) for key, one in value.items()}
-        return [cut(one) for one in value[:20]] if isinstance(value, list) else value
+        return [cut(one) for one in value[:8]] if isinstance(value, list) else value
 
     whole = json.loads(gzip.decompress((WEIGHTS / "scan.json.gz").read_bytes()))
     return [cut(whole)]
@@ -210,7 +210,9 @@ TARGETS = (
     _target("samples", load_samples, "samples.npz", _npz, _good_npz),
     _target("archive", read_archive, "weights.npz", _npz, _good_archive),
     _target("parquet", load_samples, "samples.parquet", _parquet, _good_parquet),
-    document_target("array/family", _family, _small_family, write=packed(as_json), file_name="scan.json.gz"),
+    document_target(
+        "array/family", _family, _small_family, write=packed(as_json), file_name="scan.json.gz", share=0.2
+    ),
     document_target(
         "array/embedding-weights", load_embedding_weights, _embedding_weights, file_name="weights.json"
     ),
