@@ -16,6 +16,7 @@ from typing import Literal
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from fuzz.listing import regressions
 from fuzz.oracle import Fault, fault_of
 from fuzz.target import Target, is_whole
 
@@ -110,8 +111,9 @@ def shrunk(target: Target, data: bytes, name: str) -> bytes:
 
 
 def starts(target: Target) -> tuple[bytes, ...]:
-    """Seeds that engines change."""
-    return tuple(seed for seed in target.seeds() if not (target.is_drawn and is_whole(seed)))
+    """Seeds and what was once found, which engines change."""
+    known = [*target.seeds(), *(file.read_bytes() for file in regressions(target))]
+    return tuple(seed for seed in known if not (target.is_drawn and is_whole(seed)))
 
 
 def inputs(target: Target) -> st.SearchStrategy[bytes]:

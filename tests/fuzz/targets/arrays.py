@@ -211,7 +211,7 @@ TARGETS = (
     _target("archive", read_archive, "weights.npz", _npz, _good_archive),
     _target("parquet", load_samples, "samples.parquet", _parquet, _good_parquet),
     document_target(
-        "array/family", _family, _small_family, write=packed(as_json), file_name="scan.json.gz", share=0.2
+        "array/family", _family, _small_family, write=packed(as_json), file_name="scan.json.gz", share=0.05
     ),
     document_target(
         "array/embedding-weights", load_embedding_weights, _embedding_weights, file_name="weights.json"
