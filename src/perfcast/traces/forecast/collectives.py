@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES, collective_operation
@@ -12,11 +13,21 @@ from perfcast.errors import PlanError
 from perfcast.traces.collectives.sizes import TimedCollective
 from perfcast.traces.timeline.program import RankProgram
 
+#: Of an interval of prices.
+End = Literal["seconds", "seconds_low", "seconds_high"]
+
 
 def communication_seconds(
-    program: RankProgram, collectives: Mapping[int, TimedCollective], cluster: Cluster, world_size: int
+    program: RankProgram,
+    collectives: Mapping[int, TimedCollective],
+    cluster: Cluster,
+    world_size: int,
+    end: End = "seconds",
 ) -> RankProgram:
     """The program with its collectives priced on a cluster.
+
+    Args:
+        end: Of the prices' interval.
 
     Raises:
         PlanError: A collective whose size was not recorded, or a group that does not fit the cluster.
@@ -26,9 +37,10 @@ def communication_seconds(
         collective = collectives.get(work.row)
         operations.append(_operation(collective, world_size) if collective else None)
     known = list(dict.fromkeys(o for o in operations if o is not None))
-    prices = (
-        dict(zip(known, price_communication(known, cluster).seconds.tolist(), strict=True)) if known else {}
-    )
+    prices: dict[Operation, float] = {}
+    if known:
+        seconds = getattr(price_communication(known, cluster), end)
+        prices = dict(zip(known, seconds.tolist(), strict=True))
     return program.with_work_seconds(
         [prices[o] if o is not None else w.seconds for o, w in zip(operations, program.works, strict=True)]
     )

@@ -8,6 +8,7 @@ slowed by the full queue of its device, as in the long run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
+from perfcast.traces.forecast.interval import join_ends
 from perfcast.traces.forecast.ratios import BOUNDED, PRICED, Provenance, sum_by_provenance
 from perfcast.traces.forecast.repricing import reprice_ranks
 from perfcast.traces.forecast.request import TraceForecastRequest
@@ -86,8 +88,8 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
     sums = sum_by_provenance([word for word, _ in pairs], [seconds for _, seconds in pairs])
     variants = _changed(traces, repriced, request.changes)
     middle = _mean(play_steadily([variant.middle for variant in variants]))
-    low = _mean(play_steadily([variant.low for variant in variants]))
-    high = _mean(play_steadily([variant.high for variant in variants]))
+    steady = play_steadily(programs)
+    low, high = _ends(variants, repriced, middle, steady)
     first, changed = programs[0], variants[0].middle
     steps = max(len(first.steps), 1)
     return TraceForecast(
@@ -97,10 +99,10 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
         num_ranks=len(traces),
         measured_seconds=max(float(np.mean(program.measured_seconds)) for program in programs),
         replayed_seconds=replayed,
-        steady_seconds=_mean(play_steadily(programs)),
+        steady_seconds=_mean(steady),
         step_seconds=middle,
-        step_seconds_low=min(low, middle),
-        step_seconds_high=max(high, middle),
+        step_seconds_low=low,
+        step_seconds_high=high,
         device_seconds_before=_device_seconds(first) / steps,
         device_seconds_after=_device_seconds(changed) / steps,
         host_seconds_before=sum(piece.seconds for piece in first.pieces) / steps,
@@ -113,6 +115,27 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
             *_offset_note(programs),
         ),
     )
+
+
+def _ends(
+    variants: Sequence[Variant], before: Sequence[Variant], middle: float, steady: Sequence[float]
+) -> tuple[float, float]:
+    """90 % interval of the step: prices at their ends, the change of the program, how steps differ.
+
+    Args:
+        before: The programs without the changes that need no prices.
+        steady: Recorded steps in the long run.
+    """
+    certain = all(v.low == v.middle == v.high for v in variants)
+    low, high = (
+        middle if certain else _mean(play_steadily([getattr(v, end) for v in variants]))
+        for end in ("low", "high")
+    )
+    change = 0.0
+    if any(v.middle is not b.middle for v, b in zip(variants, before, strict=True)) and middle:
+        unchanged = _mean(play_steadily([b.middle for b in before]))
+        change = math.log(middle / unchanged) if unchanged else 0.0
+    return join_ends(middle, low, high, steady, change)
 
 
 def _changed(traces: Sequence[Trace], variants: Sequence[Variant], changes: Changes) -> list[Variant]:

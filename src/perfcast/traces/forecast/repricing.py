@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
+from perfcast.cost.host.processors import resolve_processor
 from perfcast.errors import PlanError
 from perfcast.traces.collectives.sizes import find_collectives
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.batch import BatchChange, change_of_batch
-from perfcast.traces.forecast.collectives import communication_seconds
+from perfcast.traces.forecast.collectives import End, communication_seconds
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
+from perfcast.traces.forecast.interval import with_unknown_host
 from perfcast.traces.forecast.lines import check_second, on_lines
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum_by_provenance
@@ -79,7 +82,15 @@ def _reprice(
         variant = reprice_host(trace, program, parents, change, cost, request.after)
     elif not is_host and request.before and request.after and (change or request.after != request.before):
         variant = _reprice_works(trace, program, parents, change, (request.before, request.after))
+    if not is_host and request.profile is None and request.after and _is_elsewhere(request):
+        variant = with_unknown_host(variant, resolve_processor(None, request.after.device).spread)
     return _on_cluster(trace, variant, parents, request)
+
+
+def _is_elsewhere(request: TraceForecastRequest) -> bool:
+    """Whether another device stands beside another host, of which nothing is known."""
+    before, after = request.before, request.after
+    return before is not None and after is not None and before.device != after.device
 
 
 def _reprice_works(
@@ -121,4 +132,13 @@ def _on_cluster(trace: Trace, variant: Variant, parents: Integers, request: Trac
     found = find_collectives(trace, link_kernels(trace.events), parents)
     collectives = {collective.row: collective for collective in found}
     world_size = request.world_size or trace.world_size
-    return variant.map(lambda program: communication_seconds(program, collectives, cluster, world_size))
+
+    def on_cluster(program: RankProgram, end: End) -> RankProgram:
+        return communication_seconds(program, collectives, cluster, world_size, end)
+
+    return replace(
+        variant,
+        middle=on_cluster(variant.middle, "seconds"),
+        low=on_cluster(variant.low, "seconds_low"),
+        high=on_cluster(variant.high, "seconds_high"),
+    )

@@ -1,0 +1,78 @@
+"""How sure a step forecast from a recording is: what prices leave open, joined with how far steps differ.
+
+A recording shows a few steps of a program that runs many. With x_i the recorded steps in the long run, n of
+them, and what recordings of several steps show of others (``DEVIATION`` with the weight of ``PRIOR_STEPS``),
+another step lies within t · s · √(1 + 1/n) of their mean, 90 % of the time:
+
+    s² = (PRIOR_STEPS · DEVIATION² + Σ (x_i / mean - 1)²) / (PRIOR_STEPS + n - 1)
+
+with Student's t of PRIOR_STEPS + n - 1 degrees of freedom. That, a change of the program that is an idealised
+one, and what prices and another machine's host leave open err apart from each other: half-widths, in
+logarithms, join as the root of their summed squares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfcast.traces.forecast.variant import Variant
+from perfcast.traces.timeline.program import RankProgram
+
+#: Relative standard deviation of the steps of a recording, in the middle of those that hold several (1.2, 1.8
+#: and 3.1 %; `perfcast validate coverage --subject "recorded steps"` says them), and for how many steps'
+#: worth of evidence it is taken.
+DEVIATION, PRIOR_STEPS = 0.018, 3
+#: Of a change that needs no prices, in logarithms: it may do a third more or less.
+CHANGE_SHARE = 1 / 3
+_NORMAL = 1.6449  # 95th percentile
+
+
+def steps_half_width(steps: Sequence[float]) -> float:
+    """Of one further step, relative; 90 %.
+
+    >>> steps_half_width([1.0]) > steps_half_width([1.0, 1.0, 1.0])
+    True
+    """
+    count = max(len(steps), 1)
+    mean = sum(steps) / count if steps else 0.0
+    squares = sum((step / mean - 1) ** 2 for step in steps) if mean else 0.0
+    freedom = PRIOR_STEPS + count - 1
+    deviation = math.sqrt((PRIOR_STEPS * DEVIATION**2 + squares) / freedom)
+    return _student(freedom) * deviation * math.sqrt(1 + 1 / count)
+
+
+def _student(freedom: int) -> float:
+    """95th percentile of Student's t, to 2 % (Cornish and Fisher's expansion; Abramowitz, Stegun 26.7.5)."""
+    z = _NORMAL
+    first = (z**3 + z) / (4 * freedom)
+    return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def join_ends(
+    middle: float, low: float, high: float, steps: Sequence[float], change: float
+) -> tuple[float, float]:
+    """Ends of a step's interval.
+
+    Args:
+        low, high: The step with all prices at their ends.
+        steps: Recorded steps in the long run.
+        change: ln of the step with a change of the program over the step without it; 0 without one.
+    """
+    if middle <= 0:
+        return low, high
+    own = math.log1p(steps_half_width(steps))
+    changed = CHANGE_SHARE * abs(change)
+    below = math.hypot(own, changed, math.log(middle / low) if 0 < low < middle else 0.0)
+    above = math.hypot(own, changed, math.log(high / middle) if high > middle else 0.0)
+    return middle * math.exp(-below), middle * math.exp(above)
+
+
+def with_unknown_host(variant: Variant, spread: float) -> Variant:
+    """The program beside another machine's host, which may be so many times faster or slower."""
+    return replace(variant, low=_host(variant.low, 1 / spread), high=_host(variant.high, spread))
+
+
+def _host(program: RankProgram, factor: float) -> RankProgram:
+    return program.with_piece_seconds([piece.seconds * factor for piece in program.pieces])
