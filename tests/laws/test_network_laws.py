@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -241,3 +243,35 @@ def test_what_never_quite_repeats_is_taken_at_its_average_pace(monkeypatch: pyte
     steady, skipped = simulate_groups(topology, "all_reduce", 1e5, [range(256)], "rings")
     assert skipped.num_events <= played.num_events
     assert steady == pytest.approx(exact, rel=0.03)
+
+
+WHOLE = build_topology(flat(16), FatTree(8, (2.0,)))
+TRUNKS = [(f"leaf {leaf}", f"spine {spine}") for leaf in range(3) for spine in range(2)]
+
+
+@given(flow_sets(), st.sampled_from(TRUNKS))
+@settings(max_examples=cases(30, share=0.02), deadline=None)
+def test_what_is_sent_is_received_and_no_link_carries_more_than_all(flows: FlowSet, trunk: tuple[str, str]):
+    """A link that is down changes the way, never the bytes."""
+    for topology in (WHOLE, fail(WHOLE, links=[trunk])):
+        carried = simulate_flows(topology, flows).link_bytes
+        sent = np.zeros(16)
+        received = np.zeros(16)
+        np.add.at(sent, flows.source, flows.flow_bytes)
+        np.add.at(received, flows.destination, flows.flow_bytes)
+        assert carried[topology.up_link[0]] == pytest.approx(sent, abs=1e-6)
+        assert carried[topology.down_link[0]] == pytest.approx(received, abs=1e-6)
+        assert sent.sum() == pytest.approx(received.sum())
+        assert carried.max() <= flows.flow_bytes.sum() * (1 + 1e-9)
+
+
+@given(flow_sets(), st.floats(1, 8))
+@settings(max_examples=cases(30, share=0.02), deadline=None)
+def test_bytes_and_rates_times_a_factor_take_the_same_seconds(flows: FlowSet, factor: float):
+    """And the same bytes at a higher rate take no longer."""
+    grown = replace(WHOLE, bytes_per_second=WHOLE.bytes_per_second * factor)
+    scaled = replace(flows, message_bytes=flows.message_bytes * factor)
+    one, other = simulate_flows(WHOLE, flows), simulate_flows(grown, scaled)
+    assert other.finish_seconds == pytest.approx(one.finish_seconds, rel=1e-6)
+    faster = simulate_flows(grown, flows)
+    assert faster.makespan_seconds <= one.makespan_seconds * (1 + 1e-9)
