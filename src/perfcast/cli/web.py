@@ -6,9 +6,12 @@ from importlib.util import find_spec
 
 import click
 
+from perfcast.cli.options.numbers import Number, Whole
 from perfcast.cli.options.pack import Command
 from perfcast.errors import InputError
 from perfcast.printer.streams import say
+from perfcast.ranges import SECONDS, Range
+from perfcast.units import PETA
 
 #: Option → what it bounds. Defaults stand in ``server.settings.Settings``.
 _BOUNDS = {
@@ -34,13 +37,18 @@ _BOUNDS = {
 def _bounds(command: Command) -> Command:
     for name, (kind, said) in reversed(_BOUNDS.items()):
         flag = "--" + name.replace("_", "-")
-        command = click.option(flag, name, type=kind, help=f"Bound: {said[0].lower()}{said[1:]}")(command)
+        allowed = Whole(Range(0, PETA)) if kind is int else Number(SECONDS)
+        command = click.option(flag, name, type=allowed, help=f"Bound: {said[0].lower()}{said[1:]}")(command)
     return command
 
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Where to listen; this machine alone if not said.")
-@click.option("--port", type=int, help="0 takes a free one. [default: 8642]")
+@click.option(
+    "--port",
+    type=Whole(Range(0, 65_535, "a port of this machine")),
+    help="0 takes a free one. [default: 8642]",
+)
 @click.option(
     "--token", envvar="PERFCAST_WEB_TOKEN", metavar="SECRET", help="What every request has to bring."
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DTYPE_LABELS = (AUTO, "fp32", "tf32", "bf16", "fp16", "fp64")
 RECOMPUTE = ("none", "full")
 ATTENTION = ("sdpa", "eager")
+OPTIMIZER_IMPLEMENTATIONS = ("fused", "foreach", "loop")
 _MAX_BATCH_SIZE = 10**7
 _MAX_SEQUENCE_LENGTH = 10**8
 _MAX_IMAGE_SIZE = 10**5
@@ -90,6 +91,9 @@ class Request:
         ):
             if value is not None and value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+        if self.optimizer_implementation not in (None, *OPTIMIZER_IMPLEMENTATIONS):
+            known, said = OPTIMIZER_IMPLEMENTATIONS, str(self.optimizer_implementation)
+            raise UnknownNameError("optimizer implementation", said, known, f"Known: {', '.join(known)}.")
         self._check_sizes()
         _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)

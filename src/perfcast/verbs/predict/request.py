@@ -39,6 +39,7 @@ def request_of(asked: PredictQuestion, *, with_timeline: bool = False) -> StepRe
     from perfcast.prediction.model import read_model
 
     asked.check()
+    asked.check_run()
     model = read_model(asked.model)
     if asked.tokens is not None and (asked.world_size is not None or not model.has_sizes):
         raise QuestionError("--tokens: of a transformer by its sizes, whose checkpoints are known")

@@ -59,6 +59,17 @@ class RunQuestion(Question):
         """Options of a run that were given, --tokens first."""
         return self.said(RUN_FIELDS)
 
+    def check_run(self) -> None:
+        """Raise where a number of the run is none, before anything is forecast.
+
+        Raises:
+            InputError: Names the option.
+        """
+        _interval(self.checkpoint_interval)
+        _hours(self.mtbf)
+        if self.price is not None and not str(self.price).endswith(".toml"):
+            read_price(str(self.price), "")
+
 
 def run_request_of(device: str, run: RunQuestion) -> RunRequest | None:
     """What is asked of the run; None without --tokens.
