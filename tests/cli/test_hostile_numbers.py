@@ -146,6 +146,10 @@ def _is_needed(verb: str, name: str) -> bool:
 MESH = ("mesh", "cost", "--cluster", "dgx-h100:64", "--collective", "all_reduce", "--bytes", "1GB")
 LARGE = ("mesh", "cost", "--collective", "all_to_all", "--bytes", "1GB", "--cluster")
 PREDICT = ("predict", "gpt2", "--cluster", "dgx-h100:8")
+NINETY = ",".join(str(9_000_000 + n) for n in range(90))
+COUNTS = ",".join(map(str, range(1, 101)))
+HUNDREDS = ("--batch-sizes", COUNTS, "--contexts", COUNTS)
+SERVING = ("serving", "gpt2", "--device", "h100-sxm", "--concurrency", "4", "--input-length", "8")
 #: One argument that took the machine, or was passed over in silence → what is said of it.
 CASES = [
     (("scale", "gpt2", "--cluster", "dgx-h100", "--devices", "1000000000"), "--devices 1000000000"),
@@ -177,6 +181,14 @@ CASES = [
         "unknown optimizer implementation 'banana'",
     ),
     (("predict", "x" * 300, "--device", "h100-sxm"), "no name is so long"),
+    (("scale", "gpt2", "--cluster", "dgx-h100", "--devices", NINETY), "all points of the curve together"),
+    (
+        ("scale", "gpt2", "--cluster", "dgx-h100:8", "--mode", "serve", *HUNDREDS),
+        "cells of --batch-sizes and --contexts: 10000 is not between 1 and 1,000",
+    ),
+    ((*SERVING, "--output-length", "8", "--num-requests", "1000000000"), "--num-requests 1000000000"),
+    ((*SERVING, "--num-requests", "1000000", "--output-length", "1000"), "tokens of all answers"),
+    ((*SERVING, "--output-length", "8", "--seed", "-1"), "--seed -1 is not between 0"),
     (("web", "--port", "65536"), "--port 65536"),
     (("web", "--host", "[/red]"), "[/red]"),
 ]

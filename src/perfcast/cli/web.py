@@ -33,6 +33,8 @@ _BOUNDS = {
     "job_kept_seconds": (float, "How long they are kept."),
 }
 
+PORT = Range(0, 65_535, "a port of this machine")
+
 
 def _bounds(command: Command) -> Command:
     for name, (kind, said) in reversed(_BOUNDS.items()):
@@ -44,11 +46,7 @@ def _bounds(command: Command) -> Command:
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Where to listen; this machine alone if not said.")
-@click.option(
-    "--port",
-    type=Whole(Range(0, 65_535, "a port of this machine")),
-    help="0 takes a free one. [default: 8642]",
-)
+@click.option("--port", type=Whole(PORT), help="0 takes a free one. [default: 8642]")
 @click.option(
     "--token", envvar="PERFCAST_WEB_TOKEN", metavar="SECRET", help="What every request has to bring."
 )

@@ -139,7 +139,7 @@ def test_a_sweep_is_a_table_on_the_terminal(perfcast):
             (*WHERE, *LENGTHS, *LOAD, "--plan", "tp=1", "--prefill-plan", "tp=1", "--decode-plan", "tp=1"),
             "--plan, --replicas: of one pool",
         ),
-        ((*WHERE, *LENGTHS, *LOAD, "--speculate", "3"), "--speculate 3: DRAFTED:ACCEPTANCE"),
+        ((*WHERE, *LENGTHS, *LOAD, "--speculate", "3"), "--speculate '3': DRAFTED:ACCEPTANCE"),
         ((*WHERE, *LENGTHS, *LOAD, "--speculate", "3:2"), "acceptance 2: between 0 and 1"),
         ((*WHERE, *LENGTHS, *LOAD, "--memory-fraction", "1.5"), "--memory-fraction 1.5 is not above 0"),
         ((*WHERE, *LENGTHS, *LOAD, "--memory-fraction", "0.1"), "no plan of 1 devices holds the weights"),

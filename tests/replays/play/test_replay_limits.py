@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from perfcast.errors import TraceError
@@ -11,6 +13,7 @@ from perfcast.replays.play.limits import (
     check_operator,
 )
 from perfcast.replays.program.schema_text import parse_schema
+from perfcast.traces.execution_trace.nodes import TensorUse
 
 
 def test_only_named_namespaces_are_called():
@@ -31,12 +34,33 @@ def test_the_limit_of_one_tensor_is_the_users():
     check_bytes(100, "it", ReplayLimits(max_tensor_bytes=100))
 
 
+def tensor_of(*shape: int) -> TensorUse:
+    """A tensor of fp32."""
+    count = math.prod(shape)
+    return TensorUse(1, 1, 0, 0, count, 4, "cpu", "float32", shape, None)
+
+
+def test_what_a_step_does_is_within_the_limits():
+    product = parse_schema("aten::mm(Tensor self, Tensor mat2) -> Tensor")
+    check_arguments(product, (tensor_of(8192, 8192), tensor_of(8192, 128_000)), DEFAULT_LIMITS)
+    zeros = parse_schema("aten::zeros(SymInt[] size, *, ScalarType? dtype=None) -> Tensor")
+    check_arguments(zeros, ((2**33,), 15), DEFAULT_LIMITS)
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments"),
     [
         ("aten::empty.memory_format(SymInt[] size) -> Tensor", ((10**6, 10**6),)),
         ("aten::arange(Scalar end) -> Tensor", (10**15,)),
         ("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", (None, (10**12,))),
+        # Bytes of the result count, not elements of the arguments: 10^10 numbers of four bytes are 40 GB.
+        ("aten::zeros(SymInt[] size) -> Tensor", ((10**5, 10**5),)),
+        ("aten::zeros(SymInt[] size, *, ScalarType? dtype=None) -> Tensor", ((3 * 10**9,), 7)),
+        ("aten::arange(Scalar end) -> Tensor", (3 * 10**9,)),
+        ("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", (tensor_of(10**6), (10**4,))),
+        ("aten::add.Tensor(Tensor self, Tensor other) -> Tensor", (tensor_of(10**5, 1), tensor_of(1, 10**5))),
+        ("aten::mm(Tensor self, Tensor mat2) -> Tensor", (tensor_of(10**5, 1), tensor_of(1, 10**5))),
+        ("aten::outer(Tensor self, Tensor vec2) -> Tensor", (tensor_of(10**5), tensor_of(10**5))),
     ],
 )
 def test_arguments_that_ask_for_too_much_are_refused_whatever_was_recorded(schema, arguments):

@@ -58,7 +58,7 @@ def parse_lengths(text: str, option: str = "lengths") -> Lengths:
     parts = text.split(":")
     try:
         if len(parts) == 1:
-            return Lengths(read_number("", text, ANY_NUMBER))
+            parts = ["fixed", text, "0"]
         name, mean, spread = parts
         numbers = tuple(read_number("", each, ANY_NUMBER) for each in (mean, spread))
     except (ValueError, InputError):

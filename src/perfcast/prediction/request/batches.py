@@ -9,6 +9,7 @@ from perfcast.core.dtype import AUTO
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError
+from perfcast.ranges import BATCH, TOKENS_OF_SEQUENCE, Range
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 #: Of inference, where no batches are asked for.
 SEQUENCES_OF_A_REPLICA = (1, 8, 64)
+
+
+#: Cells of a grid, each of which is a forecast.
+_CELLS = Range(1, 1000, "take fewer of either")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,13 @@ class BatchesRequest:
             raise InputError(
                 "a sweep needs batch sizes and contexts of at least 1, such as 1,8,64 and 2048,8192"
             )
+
+        for count in self.batch_sizes:
+            BATCH.check("--batch-sizes", count)
+        for length in self.context_lengths:
+            TOKENS_OF_SEQUENCE.check("--contexts", length)
+        cells = max(len(self.batch_sizes), 1) * len(self.context_lengths)
+        _CELLS.check("cells of --batch-sizes and --contexts:", cells)
 
     def batches_of(self, plan: Plan) -> tuple[int, ...]:
         """Sequences that are answered at once under a plan, over all devices."""

@@ -12,6 +12,7 @@ from perfcast.core.own_module import OwnModule
 from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.training import OPTIMIZER_IMPLEMENTATIONS
 from perfcast.core.tuning.trained import FULL, Tuning
+from perfcast.core.words import known_word
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -91,9 +92,8 @@ class Request:
         ):
             if value is not None and value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
-        if self.optimizer_implementation not in (None, *OPTIMIZER_IMPLEMENTATIONS):
-            known, said = OPTIMIZER_IMPLEMENTATIONS, str(self.optimizer_implementation)
-            raise UnknownNameError("optimizer implementation", said, known, f"Known: {', '.join(known)}.")
+        if self.optimizer_implementation is not None:
+            known_word("optimizer implementation", self.optimizer_implementation, OPTIMIZER_IMPLEMENTATIONS)
         self._check_sizes()
         _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)

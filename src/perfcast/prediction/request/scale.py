@@ -12,6 +12,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.words import known_word
 from perfcast.errors import InputError, PlanError
+from perfcast.ranges import BATCH, DEVICES, Range
 
 if TYPE_CHECKING:
     from perfcast.core.training import Training
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 #: Devices and batch of a point → its plan; a PlanError says why there is none.
 PlanRule = Callable[[int, int], Plan]
+
+
+#: Points of a chart; ten million devices take some 20 s and a gigabyte.
+_POINTS = Range(1, 1000, "take fewer points")
+_IN_ALL = Range(1, 100_000_000, "take fewer or smaller points")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,5 +70,8 @@ class ScaleRequest:
             raise InputError("no cluster to scale on; give --cluster, which may be repeated")
         if not self.devices or min(self.devices) < 1:
             raise InputError("no numbers of devices; give --devices, such as 8,64,512")
-        if self.batch_size < 1:
-            raise PlanError(f"--batch-size {self.batch_size}: must be at least 1")
+        BATCH.check("--batch-size", self.batch_size, PlanError)
+        for count in self.devices:
+            DEVICES.check("--devices", count, PlanError)
+        _POINTS.check("numbers of --devices, on all clusters:", len(self.devices) * len(self.clusters))
+        _IN_ALL.check("--devices, all points of the curve together:", sum(self.devices) * len(self.clusters))

@@ -12,6 +12,7 @@ from perfcast.core.serving.load import ClosedLoad, Load, MeasuredWindow, Recorde
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import SchedulerPolicy, Speculation
 from perfcast.errors import InputError
+from perfcast.ranges import REQUESTS, SEED, Range
 from perfcast.units import KILO
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Which of the two forms answers; both: each beside the other.
 AskedMethod = Literal["events", "closed_form", "both"]
+#: Tokens that are written one step after the other.
+_WRITTEN = Range(0, 200_000_000, "take fewer --num-requests, or --method closed-form")
 _LEAST_REQUESTS, _REQUESTS_OF_A_CLIENT, _REQUESTS_OF_A_STREAM = 200, 10, 1000
 
 
@@ -142,6 +145,12 @@ class ServingRequest:
             raise InputError(f"prefix hit share {self.prefix_hit_share:g}: between 0 and 1, without 1")
         if self.request_seconds is not None and not 0 <= self.request_seconds < KILO:
             raise InputError(f"request seconds {self.request_seconds:g}: 0 or more, of one request")
+        SEED.check("seed", self.seed)
+        if self.requests is None:
+            REQUESTS.check("requests:", self.played_requests)
+        if self.method != "closed_form" and self.answers is not None:
+            tokens = self.played_requests * self.answers.mean_tokens
+            _WRITTEN.check("tokens of all answers, played step by step:", tokens)
 
     @property
     def played_requests(self) -> int:

@@ -6,11 +6,11 @@ never evaluated, and its sizes are bounded before anything is allocated.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.errors import TraceError
+from perfcast.replays.play.result_bytes import asked_bytes
 from perfcast.replays.program.schema_text import Schema
 from perfcast.units import GIB, format_bytes
 
@@ -21,16 +21,6 @@ _REFUSED = {
     "aten::from_file": "it maps files into memory",
     "aten::_cuda_getCurrentRawStream": "it hands out an address",
 }
-#: Lists among the arguments that say how large a result becomes.
-_SIZE_LISTS = frozenset({"size", "sizes", "shape", "output_size", "new_size", "input_size", "self_size",
-                         "input_sizes", "self_sizes", "repeats", "dims", "pad", "padding"})  # fmt: skip
-#: Operators whose numbers say so.
-_COUNTED = frozenset(
-    {"arange", "linspace", "logspace", "range", "eye", "one_hot", "bincount", "randperm", "tril_indices",
-     "triu_indices", "hann_window", "hamming_window", "bartlett_window", "blackman_window", "kaiser_window"}
-)  # fmt: skip
-#: Elements of an allocation are at least of one byte; views repeat elements without allocating.
-_VIEWS = frozenset({"expand", "as_strided", "view", "reshape", "broadcast_to", "unflatten", "_unsafe_view"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,19 +81,10 @@ def check_arguments(schema: Schema, arguments: Sequence[object], limits: ReplayL
     Raises:
         TraceError: They do.
     """
-    name = schema.operator.partition("::")[2]
-    if name in _VIEWS:
-        return
-    for described, value in zip(schema.arguments, arguments, strict=False):
-        asked = 0.0
-        if described.name in _SIZE_LISTS and isinstance(value, tuple):
-            asked = math.prod(abs(size) for size in value if isinstance(size, int) and size)
-        elif name in _COUNTED and isinstance(value, int | float):
-            asked = abs(value)
+    for asked, what in asked_bytes(schema, arguments):
         if asked > limits.max_tensor_bytes:
-            what = f"argument '{described.name}' of '{schema.operator}'"
             raise TraceError(
-                f"{what} asks for {asked:.3g} elements, more than the limit of "
-                f"{format_bytes(limits.max_tensor_bytes)} of one tensor allows; raise the limit if you "
-                "trust the trace"
+                f"'{schema.operator}': {what} asks for {format_bytes(asked)}, more than the limit of "
+                f"{format_bytes(limits.max_tensor_bytes)} of one tensor (--max-tensor-bytes); "
+                "raise the limit if you trust the trace"
             )

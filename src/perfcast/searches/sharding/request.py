@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from perfcast.core.cluster import Cluster
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
 from perfcast.errors import InputError
+from perfcast.ranges import BATCH, SEED, Range
 from perfcast.searches.sharding.problem import ALL_KINDS
 
 #: Part of a device's memory that tables may fill; the same as in published tasks.
 MEMORY_SHARE = 0.8
+
+
+#: Tables that are placed, and places that are weighed: sixteen million take some 45 s.
+_TABLES = Range(0, 100_000, "join tables that are alike")
+_PLACES = Range(0, 50_000_000, "join tables that are alike, or place them on one part of the cluster")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +44,7 @@ class ShardingRequest:
     def __post_init__(self) -> None:
         if not 0 < self.memory_share <= 1:
             raise InputError(f"a memory share of {self.memory_share:g}; it lies above 0 and is at most 1")
+        BATCH.check("batch size", self.global_batch_size)
+        SEED.check("seed", self.seed)
+        _TABLES.check("tables:", len(self.tables))
+        _PLACES.check("tables times devices:", len(self.tables) * self.cluster.num_devices)

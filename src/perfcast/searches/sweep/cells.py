@@ -20,6 +20,7 @@ from pathlib import Path
 from perfcast.catalogs.clusters import whole_name
 from perfcast.errors import InputError
 from perfcast.prediction.installed import measurements_digest, program_digest
+from perfcast.ranges import Range
 
 Value = int | float | str | bool | None
 Row = Mapping[str, Value]
@@ -113,6 +114,10 @@ class SweepJob:
         return {name: kind.__name__ for name, kind in self.columns.items()}
 
 
+#: Each is a search of its own.
+_CELLS = Range(1, 10_000, "make several sweeps of it")
+
+
 def expand_grid(
     models: Iterable[str],
     clusters: Iterable[str],
@@ -122,7 +127,7 @@ def expand_grid(
     """Every combination once; cells of one model and cluster stand together, which makes them cheap to share.
 
     Raises:
-        InputError: A list is empty, or a number is not positive.
+        InputError: A list is empty, a number is not positive, or there are too many cells.
 
     >>> [str(cell) for cell in expand_grid(["gpt2"], ["dgx-h100:8"], [8, 8], [1024])]
     ['gpt2 on dgx-h100:8, batch 8, sequence 1024']
@@ -134,6 +139,7 @@ def expand_grid(
         raise InputError(f"a sweep over no {' and no '.join(missing)}: give one at least")
     if wrong := [number for number in batches + lengths if number < 1]:
         raise InputError(f"batch sizes and sequence lengths must be positive; {wrong[0]} is not")
+    _CELLS.check("cells of the sweep:", len(names) * len(targets) * len(batches) * len(lengths))
     return tuple(dict.fromkeys(Cell(*values) for values in product(names, targets, batches, lengths)))
 
 

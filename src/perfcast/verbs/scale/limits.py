@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from perfcast.errors import UnknownNameError
+from perfcast.errors import InputError, UnknownNameError
 from perfcast.published.data_movement.curve import (
     ScalingLimits,
     draw_curve,
@@ -14,7 +14,7 @@ from perfcast.published.data_movement.curve import (
 )
 from perfcast.published.data_movement.layer import H100_SXM5
 from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumptions
-from perfcast.ranges import FINITE, read_number
+from perfcast.ranges import FINITE, excerpt, read_number
 
 #: Powers of ten of the training flops that are shown where no published curve is given.
 _POWERS = range(24, 33)
@@ -72,5 +72,8 @@ def parse_assumptions(texts: tuple[str, ...]) -> ScalingAssumptions:
         name, _, number = text.partition("=")
         if name not in names:
             raise UnknownNameError("free variable", name, names, f"Known: {', '.join(names)}.")
-        values[name] = read_number(f"--assume {name}:", number, FINITE)
+        try:
+            values[name] = read_number(f"--assume {name}:", number, FINITE)
+        except InputError:
+            raise InputError(f"--assume: {excerpt(text)} is not NAME=NUMBER") from None
     return ScalingAssumptions(**values)
