@@ -68,7 +68,7 @@ def test_ways_of_sharding_can_be_withheld(tables, capsys):
         (("--cluster", "dgx-a100:4", "--memory-share", "2"), "--memory-share 2"),
         (("--cluster", "dgx-a100:4", "--kinds", "rows"), "way of sharding"),
         (("--cluster", "dgx-a100:4", "--optimizer", "lion"), "optimizer"),
-        (("--cluster", "dgx-a100:4", "--indices", "none.npz"), "cannot be read"),
+        (("--cluster", "dgx-a100:4", "--indices", "none.npz"), "cannot read the samples"),
         (("--cluster", "dgx-a1000:4"), "dgx-a100"),
         (("--cluster", "dgx-a100:4", "--json", "/nowhere/plan.json"), "cannot write"),
         (("--cluster", "dgx-a100:4", "--html", "/nowhere/plan.html"), "cannot write"),

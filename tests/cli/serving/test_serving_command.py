@@ -117,7 +117,7 @@ def test_a_sweep_is_a_table_on_the_terminal(perfcast):
         ((*WHERE, *LENGTHS, *LOAD, "--burstiness", "2"), "--burstiness: of --request-rate"),
         ((*WHERE, *LOAD), "how long are requests? give --input-length"),
         ((*WHERE, *LENGTHS, "--requests", "f.csv"), "a file has its own lengths"),
-        ((*WHERE, "--requests", "none.csv"), "cannot read none.csv"),
+        ((*WHERE, "--requests", "none.csv"), "cannot read the requests 'none.csv'"),
         ((*LENGTHS, *LOAD), "where does it run? give --device NAME, or --cluster NAME:N"),
         ((*WHERE, *LENGTHS, "--concurrency", "0"), "--concurrency 0 is not between 1 and"),
         ((*WHERE, *LENGTHS, "--request-rate", "-1"), "--request-rate -1 is not above 0"),
