@@ -12,7 +12,6 @@ from perfcast.core.own_module import OwnModule
 from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.training import OPTIMIZER_IMPLEMENTATIONS
 from perfcast.core.tuning.trained import FULL, Tuning
-from perfcast.core.words import known_word
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 DTYPE_LABELS = (AUTO, "fp32", "tf32", "bf16", "fp16", "fp64")
 RECOMPUTE = ("none", "full")
 ATTENTION = ("sdpa", "eager")
-OPTIMIZER_IMPLEMENTATIONS = ("fused", "foreach", "loop")
 _MAX_BATCH_SIZE = 10**7
 _MAX_SEQUENCE_LENGTH = 10**8
 _MAX_IMAGE_SIZE = 10**5
@@ -92,8 +90,6 @@ class Request:
         ):
             if value is not None and value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
-        if self.optimizer_implementation is not None:
-            known_word("optimizer implementation", self.optimizer_implementation, OPTIMIZER_IMPLEMENTATIONS)
         self._check_sizes()
         _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)
