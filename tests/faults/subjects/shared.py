@@ -46,7 +46,7 @@ def it_or_a_child(pid: int) -> list[int]:
     return [CHOOSE.choice([pid, *children_of(pid)])]
 
 
-def wait_until_gone(word: str, seconds: float = 20.0) -> None:
+def wait_until_gone(word: str, seconds: float = 200.0) -> None:
     """Until no process is left whose command holds a word; raises AssertionError where one stays."""
     import time
 
