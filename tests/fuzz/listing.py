@@ -14,6 +14,7 @@ from fuzz.target import Target
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "text": ("texts", ("perfcast",)),
     "file": ("files", ("perfcast",)),
+    "store": ("stores", ("perfcast.files", "perfcast.measure", "perfcast.verbs", "perfcast.workload.kept")),
     "array": ("arrays", ("perfcast",)),
     "model": ("models", ("perfcast.workload.models", "perfcast.core", "perfcast.memory_use")),
     "trace": ("traces", ("perfcast.traces", "perfcast.replays")),
