@@ -107,6 +107,10 @@ class Passes:
             )
         return self._found[key]
 
+    def last_reduction(self, content: Content, part: int, beside: SideWork) -> Floats | None:
+        """Seconds of the gradient reduction behind the last unit of a pass, [n]; None without one."""
+        return self._row(content, part, beside).units[-1].gradient_reduction
+
     def _row(self, content: Content, part: int, beside: SideWork) -> _Row:
         """A pass's units, built once."""
         key = (content, part, beside)

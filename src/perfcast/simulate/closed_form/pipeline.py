@@ -165,16 +165,27 @@ class _Pipeline:
 
     def _done(self) -> Floats:
         """Until each stage's gradient reductions are over; with a barrier, those of all."""
-        done = self._end + self.spread(lambda kind: kind.left)
+        done = self._end + self._left()
         if self._reduced is not None:
             done = np.maximum(done, self._reduced)
         if self.group.updates_together and self.group.num_stages > 1:
             return np.broadcast_to(done.max(axis=0), done.shape)
         return done
 
+    def _left(self) -> Floats:
+        """Of gradient reductions after the last pass: what runs while a late host holds it up is over.
+
+        So a device that computes longer beside the same host leaves no fewer of them.
+        """
+        left = self.spread(lambda kind: kind.left)
+        waited = np.minimum(self.spread(lambda kind: kind.hosted), self._late)
+        least = np.minimum(left, self.spread(lambda kind: kind.behind_host))
+        remaining: Floats = np.maximum(left - waited, least)
+        return remaining
+
     def _exposed(self) -> Floats:
         """Seconds of each stage's gathers and gradient reductions beside the steady passes."""
-        exposed = self.spread(lambda kind: kind.last + kind.earlier + kind.left)
+        exposed = self.spread(lambda kind: kind.last + kind.earlier) + self._left()
         exposed[0] += np.maximum(self._first_delay, 0.0)
         if self._reduced is not None:
             return np.maximum(exposed, self._reduced - self._end)
@@ -189,7 +200,9 @@ class _Pipeline:
         """
         drain, last = self._drain(), self.spread(lambda kind: kind.last)
         latest = (self.hosts + drain).max(axis=0)
-        end = np.maximum(self._seconds + self._first_delay, latest) - drain
+        on_time = self._seconds + self._first_delay
+        end = np.maximum(on_time, latest) - drain
+        self._late = np.maximum(latest - on_time, 0.0)
         longer = last if self.group.splits_backward else sums_behind(last) + last
         if self.group.virtual > 1:
             longer = longer + self.spread(lambda kind: kind.earlier).sum(axis=0)

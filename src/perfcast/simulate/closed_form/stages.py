@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.simulate.closed_form.figures import BACKWARD, FORWARD, INPUT_GRADIENT, OWN, WEIGHT_GRADIENT
+from perfcast.simulate.closed_form.figures import (
+    BACKWARD,
+    FORWARD,
+    HOST,
+    INPUT_GRADIENT,
+    OWN,
+    WEIGHT_GRADIENT,
+)
 from perfcast.simulate.closed_form.group import Group
 from perfcast.simulate.closed_form.passes import PassColumns, Passes
 from perfcast.simulate.pipeline.units import SideWork
@@ -29,6 +36,8 @@ class StageKind:
         last: By what its very last gradients are longer, for gradient reductions beside them.
         earlier: By what the last gradients of its other chunks are longer.
         left: Of gradient reductions after its last backward.
+        behind_host: Of those, what is left behind its last unit however late the host is.
+        hosted: By what the host takes longer to issue its last gradients than they run.
     """
 
     forwards: tuple[PassColumns, ...]
@@ -41,6 +50,8 @@ class StageKind:
     last: Floats
     earlier: Floats
     left: Floats
+    behind_host: Floats
+    hosted: Floats
 
 
 def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> StageKind:
@@ -56,18 +67,32 @@ def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> Sta
     joined = passes.joined(chunks[0], chunks[1], steady) if group.schedule == "dualpipe" else None
     longer_last, earlier, left = _last_gradients(group, passes, chunks, weights or backwards, last, steady)
     every = (*forwards, *backwards, *weights)
+    figures: Floats = np.sum([one.figures for one in every], axis=0)
+    final = (weights or backwards)[0]
     return StageKind(
         forwards=forwards,
         backwards=backwards,
         weights=weights,
         joined=joined,
-        figures=np.sum([one.figures for one in every], axis=0),
+        figures=figures,
         gradient_reduction=np.sum([one.gradient_reduction for one in every], axis=0),
         first=_first_forwards(group, passes, chunks, steady) - forwards[0].seconds,
         last=longer_last,
         earlier=earlier,
         left=left,
+        behind_host=np.minimum(left, _behind_host(group, passes, chunks[0], last, steady, left)),
+        hosted=np.maximum(final.figures[HOST] - final.seconds, 0.0),
     )
+
+
+def _behind_host(
+    group: Group, passes: Passes, content: Content, part: int, steady: SideWork, left: Floats
+) -> Floats:
+    """What reductions are left where a host that is late gives them all the time but behind the last unit."""
+    if not group.overlaps_gradient_reduction:
+        return left
+    reduced = passes.last_reduction(content, part, SideWork(steady.gathers, group.has_reductions))
+    return np.zeros_like(left) if reduced is None else reduced
 
 
 def _first_forwards(group: Group, passes: Passes, chunks: Sequence[Content], steady: SideWork) -> Floats:
