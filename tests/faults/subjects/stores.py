@@ -164,7 +164,7 @@ def _sweep(folder: Path) -> None:
 
 def _check_sweep(folder: Path) -> None:
     parts = list((folder / "sweep").rglob("*.parquet"))
-    assert not list((folder / "sweep").rglob("*.damaged"))
+    assert not list((folder / "sweep").rglob("*.parquet.damaged*"))
     check_never_fewer(folder, len(parts))
 
 
