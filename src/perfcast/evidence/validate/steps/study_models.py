@@ -145,6 +145,9 @@ def _run_experts(experts: Any, tokens: Tensor, chosen: Tensor, weights: Tensor, 
 
 def _register_attention(model_type: str) -> str:
     """Name under which transformers finds the attention of a model's type; 'eager' for all others."""
+    from perfcast.workload.models.transformers_context import import_lightly
+
+    import_lightly()
     from transformers import AttentionInterface
 
     function = _ATTENTION.get(model_type)
