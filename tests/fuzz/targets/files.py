@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import perfcast as pc
 from fuzz.documents import as_json_lines, as_toml, document_target, tables_of
 from fuzz.target import Target
 from perfcast.catalogs.clusters import load_cluster, parse_cluster_file
@@ -35,6 +36,9 @@ from perfcast.published.searcher_3d.files import read_cluster, read_model
 from perfcast.searches.prices_file import KEY, read_prices
 from perfcast.searches.sharding.inputs.tables import load_tables
 from perfcast.traces.overheads.store import load_overheads
+from perfcast.verbs.explain_result.answer import ExplainedResult
+from perfcast.verbs.explain_result.kept import read_result
+from perfcast.verbs.question import question_of
 from perfcast.verbs.shared.run import read_price
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,6 +51,19 @@ def _toml(path: str, section: str = "", most: int = 3) -> Callable[[], list[dict
         return [tables_of(content, section, most) if section else content]
 
     return read
+
+
+def _results() -> list[Any]:
+    return [pc.memory("gpt2", device="a100", plan="tp=2").to_dict()]
+
+
+def _explained(path: Path) -> object:
+    """What a result says of itself; its question is read, and not asked."""
+    kept = read_result(path)
+    if kept.origin.question is not None:
+        question_of(kept.origin.verb, kept.origin.question)
+    found = ExplainedResult(kept, None, "not asked")
+    return found.to_json(), found.document()
 
 
 def _json(path: Path) -> Callable[[], list[Any]]:
@@ -223,6 +240,7 @@ TARGETS = (
         write=as_toml,
         file_name="framework.toml",
     ),
+    document_target("file/result", _explained, _results, file_name="result.json"),
     document_target(
         "file/prices-json",
         read_prices,
