@@ -234,7 +234,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("nan", "a price is a finite number"), ("-1", "a price is a finite number")]
+    ("text", "message"), [("nan", "nan is no finite number"), ("-1", "a price is a finite number")]
 )
 def test_prices_that_are_none_are_refused(
     text: str, message: str, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -139,6 +139,7 @@ def data_of(found: DeploymentSearchResult) -> DeploymentSearchData:
         front=tuple(_deployment(each, rank) for rank, each in enumerate(found.front, 1)),
         formula_over_events_first_token=apart[0],
         formula_over_events_token=apart[1],
+        timings=found.seconds_by_part,
     )
 
 
