@@ -52,7 +52,7 @@ def test_require_fit_exits_with_3_and_still_answers(
     out, err = capsys.readouterr()
     data = json.loads(out)
     assert data["fits"] is False
-    assert list(data)[2:4] == ["fits", "verdict"]
+    assert list(data)[3:5] == ["fits", "verdict"]
     assert "Does not fit" in data["verdict"]
     assert err.startswith("error: ")
     assert "oes not fit" in err
