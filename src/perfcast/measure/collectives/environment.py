@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfcast.errors import InputError
+from perfcast.ranges import excerpt
 
 _DEFAULT_PORT = 29400
 _FIRST_SLURM_PORT, _SLURM_PORTS = 20_000, 10_000
@@ -80,6 +81,6 @@ def _count(environment: Mapping[str, str], name: str, default: int | None = None
     text = environment.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not text.isdecimal():
-        raise InputError(f"{name} is {text!r}; expected a count, as the launcher sets it")
+    if text is None or not re.fullmatch(r"[0-9]{1,9}", text):
+        raise InputError(f"{name} is {excerpt(text)}; expected a count, as the launcher sets it")
     return int(text)

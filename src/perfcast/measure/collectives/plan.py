@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
@@ -169,7 +170,7 @@ def parse_mesh(text: str) -> tuple[Axis, ...]:
     axes: list[Axis] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, size = (part.strip() for part in item.partition("="))
-        if not equals or not name.isidentifier() or not size.isdecimal() or int(size) < 1:
+        if not equals or not name.isidentifier() or not re.fullmatch(r"0*[1-9][0-9]{0,6}", size):
             raise InputError(f"--mesh: '{item}' is not NAME=SIZE, as in dp=2,tp=4")
         if name in (axis.name for axis in axes):
             raise InputError(f"--mesh: the axis '{name}' stands twice")

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from perfcast.errors import InputError
+from perfcast.ranges import BYTES, DEVICES, excerpt, read_number, read_whole
 from perfcast.units import GIB, GIGA, KIB, KILO, MEGA, MIB, TERA, TIB
 
 if TYPE_CHECKING:
     from perfcast.core.mesh import DeviceMesh
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?i?b?)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]?i?b?)", re.IGNORECASE)
 _UNITS = {
     "": 1.0, "b": 1.0, "kb": KILO, "mb": MEGA, "gb": GIGA, "tb": TERA,
     "kib": float(KIB), "mib": float(MIB), "gib": float(GIB), "tib": float(TIB),
@@ -31,9 +32,9 @@ def parse_mesh(cluster_name: str, shape: str) -> DeviceMesh:
     axes: list[tuple[str, int]] = []
     for item in filter(None, (part.strip() for part in shape.split(","))):
         name, _, size = item.partition("=")
-        if not name or not size.isdecimal() or int(size) < 1:
-            raise InputError(f"--mesh: '{item}' is not AXIS=SIZE; write for example dp=8,tp=8")
-        axes.append((name, int(size)))
+        if not name or not size.isascii() or not size.isdecimal():
+            raise InputError(f"--mesh: {excerpt(item)} is not AXIS=SIZE; write for example dp=8,tp=8")
+        axes.append((name, read_whole(f"--mesh: {excerpt(item)}:", size, DEVICES)))
     if axes and ":" not in cluster_name:
         count = 1
         for _, size_of_axis in axes:
@@ -83,5 +84,7 @@ def parse_bytes(text: str) -> float:
     match = _SIZE.fullmatch(text.strip())
     unit = match.group(2).lower() if match else "?"
     if match is None or unit not in _UNITS:
-        raise InputError(f"'{text}' is not a size; write for example 4096, 64KiB or 1GB")
-    return float(match.group(1)) * _UNITS[unit]
+        raise InputError(f"{excerpt(text)} is not a size; write for example 4096, 64KiB or 1GB")
+    found = read_number(f"size {excerpt(text)}:", match.group(1), BYTES) * _UNITS[unit]
+    BYTES.check(f"size {excerpt(text)}:", found)
+    return found

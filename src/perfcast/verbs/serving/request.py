@@ -19,7 +19,8 @@ from perfcast.core.serving.lengths import parse_lengths
 from perfcast.core.serving.load import MEASURED_WINDOWS, ClosedLoad, Load, RecordedLoad, SaturatedLoad
 from perfcast.core.words import known_word
 from perfcast.errors import InputError, PlanError, QuestionError, UnknownNameError
-from perfcast.verbs.question import option_of
+from perfcast.ranges import excerpt
+from perfcast.verbs.question import check_question, option_of
 from perfcast.verbs.serving.question import METHOD_WORDS, MethodWord, ServingQuestion
 from perfcast.verbs.shared.step import format_of
 from perfcast.verbs.shared.values import check_fraction, parse_time
@@ -58,6 +59,7 @@ _PLAN_FIELDS = (
     "expert_tensor_parallel",
 )
 _MOST_POINTS = 200
+_LONGEST_VALUE = 60
 _LIMITS = ("max_ttft", "max_tpot", "max_latency")
 #: Seconds whose steps a timeline shows where nothing is said.
 _WINDOW = (0.0, 10.0)
@@ -132,7 +134,9 @@ def sweep_of(asked: ServingQuestion) -> tuple[tuple[Mapping[str, str], ServingRe
     for texts in product(*(texts for _, texts in axes)):
         varied = dict(zip(names, texts, strict=True))
         fields = {name.replace("-", "_"): _value(name, text) for name, text in varied.items()}
-        request = request_of(replace(asked, **fields), requests)  # type: ignore[arg-type]
+        point = replace(asked, **fields)  # type: ignore[arg-type]
+        check_question(point, option_of)
+        request = request_of(point, requests)
         requests = request.requests
         points.append((varied, request))
     return tuple(points)
@@ -150,9 +154,9 @@ def _axis(text: str) -> tuple[str, list[str]]:
 
 def _value(name: str, text: str) -> object:
     try:
-        return SWEPT[name](text)
+        return SWEPT[name](text[:_LONGEST_VALUE])
     except ValueError:
-        raise InputError(f"--sweep {name}: '{text}' is no value of --{name}") from None
+        raise InputError(f"--sweep {name}: {excerpt(text)} is no value of --{name}") from None
 
 
 def _load(asked: ServingQuestion) -> Load:
