@@ -162,6 +162,8 @@ class DeviceProfile:
             raise CalibrationError(f"{where}: 'peak_flops_per_second' must map element types to rates")
         for name in ("device", "processor", "torch_version", "measured_at"):
             _check(isinstance(values[name], str), where, name, values[name])
+        year = values["measured_at"][:4]
+        _check(year.isascii() and year.isdecimal(), where, "measured_at", values["measured_at"])
         for label, peak in peaks.items():
             _check(label in DTYPES_BY_LABEL and _is_positive(peak), where, f"peak of {label}", peak)
         for name in _POSITIVE:

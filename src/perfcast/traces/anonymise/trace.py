@@ -182,7 +182,7 @@ def _node(node: Mapping[str, Any], names: Names) -> dict[str, Any]:
         elif key in ("input_types", "output_types", "input_shapes", "output_shapes"):
             result[key] = value
         elif key == "attrs" and isinstance(value, list):
-            kept = (one for one in value if isinstance(one, dict) and one.get("name") in _ATTRIBUTES)
+            kept = (one for one in value if isinstance(one, dict) and str(one.get("name")) in _ATTRIBUTES)
             result[key] = [
                 {**one, "value": _attribute(one.get("name"), one.get("value"), names)} for one in kept
             ]
