@@ -45,7 +45,7 @@ def test_rows_have_the_numbers_of_their_lines(tmp_path: Path) -> None:
         ('a\n"' + "1\n" * 2000, "is a quote open?"),
         (b"a\n\xff\n", "line 2 is no UTF-8 text"),
         (b"a\n" + b"1" * (17 * MIB), "line 2 is longer than 16.0 MiB"),
-        (gzip.compress(b"a\n1\n")[:-9], "truncated"),
+        (gzip.compress(b"a\n1\n", mtime=0)[:-9], "truncated"),
     ],
 )
 def test_what_is_no_table_is_refused_by_its_line(data: bytes | str, reason: str, tmp_path: Path) -> None:
