@@ -142,7 +142,13 @@ def test_recomputing_more_never_keeps_more(model: Transformer, plan: Plan, train
         assert not keeps_less or full <= selective <= none
 
 
-KEPT = ("layer activations", "inputs of checkpointed layers", "recomputed layer", "recomputed attention")
+KEPT = (
+    "layer activations",
+    "inputs of checkpointed layers",
+    "recomputed layer",
+    "recomputed attention",
+    "recomputed modules",
+)
 
 
 @pytest.mark.parametrize(
