@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from faults.apart import put_to_it_apart
 from faults.jobs import kill_jobs
-from faults.kills import put_to_it
 from faults.listing import subjects
 
 KILLS = 3
@@ -15,10 +15,9 @@ KILLS = 3
 SLOW = ("mesh profile", "trace record")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork beside threads, from Python 3.12
 @pytest.mark.parametrize("name", [name for name in subjects() if name not in SLOW])
 def test_kills_inside_work_lose_and_double_nothing(tmp_path: Path, name: str):
-    count = put_to_it(subjects()[name], tmp_path, KILLS, seed=1)
+    count = put_to_it_apart(name, tmp_path, KILLS, seed=1)
     assert count.hits == KILLS
     assert count.compared >= 1
 

@@ -10,24 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from faults.kills import fail_in_turn, run_two_at_once
+from faults.apart import fail_in_turn_apart, run_two_apart
 from faults.listing import subjects
 
 #: What goes on where it was stopped, in one process.
 STORES = [name for name in subjects() if name.split(" ")[0] in ("calibrate", "measure", "train", "search")]
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forks beside threads, Python 3.12
-
 
 @pytest.mark.parametrize("name", [*STORES, "reports (--html, --json, --timeline)"])
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path, name: str):
-    for words in fail_in_turn(subjects()[name], tmp_path, errno.ENOSPC, times=2, seed=0):
+    for words in fail_in_turn_apart(name, tmp_path, errno.ENOSPC, times=2, seed=0):
         assert "no space left on device" in words.lower()
 
 
 @pytest.mark.parametrize("name", STORES)
 def test_two_processes_on_one_store_lose_and_double_nothing(tmp_path: Path, name: str):
-    for words in run_two_at_once(subjects()[name], tmp_path):
+    for words in run_two_apart(name, tmp_path):
         assert "is being written by process" in words
 
 
