@@ -119,7 +119,7 @@ def test_without_timm_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     ("options", "message"),
     [
         ({"mode": "decode", "sequence_length": 8}, "does not generate tokens"),
-        ({"image_size": 0}, "image size 0 is not between"),
+        ({"image_size": 0}, "image_size: 0 is not between"),
         ({"memory_format": "nhwc"}, "unknown memory format 'nhwc'"),
         ({"mode": "train", "autocast": True}, "autocast has no effect"),
         ({"dtype": "fp32", "mode": "prefill", "autocast": True}, "autocast casts to bf16 or fp16"),

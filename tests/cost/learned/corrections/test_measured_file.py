@@ -74,7 +74,7 @@ def test_a_kernel_that_cannot_be_is_named(change: dict, word: str):
 
 def test_a_damaged_file_is_named(tmp_path: Path):
     (tmp_path / "file.json").write_text("{", encoding="utf-8")
-    with pytest.raises(CalibrationError, match=r"file\.json cannot be read"):
+    with pytest.raises(CalibrationError, match=r"file\.json: not valid JSON"):
         load_measured(tmp_path / "file.json")
 
 

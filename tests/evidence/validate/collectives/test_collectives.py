@@ -181,5 +181,5 @@ def test_the_command_prints_systems_and_writes_the_contract(folder: Path, capsys
     assert "By system and collective" in out
     assert "dgx-1-v100, all_reduce" in out
     content = json.loads(path.read_text())
-    assert set(content) == {"suite", "protocol", "rows", "summary"}
+    assert set(content) >= {"suite", "protocol", "rows", "summary"}
     assert {row["predictor"] for row in content["rows"]} == {"datasheet", "fitted"}
