@@ -177,6 +177,7 @@ def test_a_price_is_the_same_whatever_was_asked_before(device: str):
         framework="vllm",
     )
     prices = rising_prices("product_narrow", None, load_device(device))
+    prices.of(replace(kernels, is_cold=True))
     together = prices.of(kernels)
     fresh = replace(prices, _fitted={}, _physical={})
     assert [fresh.of(kernels.take(np.array([i])))[0] for i in range(0, ROWS, 20)] == together[::20].tolist()

@@ -104,7 +104,9 @@ def test_a_damaged_checkpoint_is_named_and_set_aside_and_the_training_begins_ane
     data = bytearray(place.read_bytes())
     data[len(data) // 2] ^= 1
     place.write_bytes({"cut off": data[:-40], "flipped": data, "empty": b""}[damage])
-    with pytest.warns(StoreWarning, match=r"\.checkpoint\.npz': it is no archive .*\.damaged, and the training"):
+    with pytest.warns(
+        StoreWarning, match=r"\.checkpoint\.npz': it is no archive .*\.damaged, and the training"
+    ):
         again = train(make_task(), 0, 2, tmp_path)
     assert all(np.array_equal(again.weights[k], whole.weights[k]) for k in whole.weights)
 

@@ -47,6 +47,7 @@ def test_a_question_is_asked_by_keys_alone(visit):
     tab_to(page, "Cluster")
     page.keyboard.press("Control+a")
     page.keyboard.type("dgx-a100")
+    expect(page.locator(".q-menu .q-item").first).to_contain_text("a100")
     page.keyboard.press("Enter")
     expect(page.locator(".answer h2.title")).to_contain_text("a100")
     tab_to(page, "Batch (sequences), slider")

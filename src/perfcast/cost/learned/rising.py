@@ -10,7 +10,7 @@ not depend on the size: prices never fall, and where the fit's rise they are the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,12 +33,13 @@ class RisingPrices:
     Attributes:
         price: The fit.
         physics: Seconds by physics alone, which rise with rows and bytes.
+        _fitted, _physical: What they said, of cold kernels (``KernelTable.is_cold``) and of others apart.
     """
 
     price: Price
     physics: Price
-    _fitted: dict[Cells, float] = field(default_factory=dict)
-    _physical: dict[Cells, float] = field(default_factory=dict)
+    _fitted: dict[bool, dict[Cells, float]] = field(default_factory=dict)
+    _physical: dict[bool, dict[Cells, float]] = field(default_factory=dict)
 
     def apply(self, kernels: KernelTable, estimates: KernelEstimates) -> KernelEstimates:
         """The fit's estimates of kernels with rising seconds; intervals keep their widths around them."""
@@ -49,26 +50,31 @@ class RisingPrices:
 
     def of(self, kernels: KernelTable) -> Floats:
         """Rising seconds of each kernel, shape [n]."""
-        for kept in (self._fitted, self._physical):
+        fitted, physical = (kept.setdefault(kernels.is_cold, {}) for kept in (self._fitted, self._physical))
+        for kept in (fitted, physical):
             if len(kept) > _MOST_KEPT:
                 kept.clear()
         names = (*SIZES[kernels.family], *WORDS[kernels.family])
         rows = zip(*(kernels.columns[name].tolist() for name in names), strict=True)
         ladders = [ladder_of(kernels.family, row) for row in rows]
-        _ask(self._fitted, (c for ladder in ladders for c in ladder.cells), self.price, kernels)
+        _ask(fitted, (c for ladder in ladders for c in ladder.cells), self.price, kernels)
         if kernels.family is KernelFamily.ROWS:
-            _ask(self._physical, (c for ladder in ladders for c in ladder.cells), self.physics, kernels)
+            _ask(physical, (c for ladder in ladders for c in ladder.cells), self.physics, kernels)
             own = self.physics(kernels).tolist()
-            return np.array([self._by_physics(one, s) for one, s in zip(ladders, own, strict=True)])
-        return np.array([one.read([self._fitted[cells] for cells in one.cells]) for one in ladders])
+            rows_seconds = zip(ladders, own, strict=True)
+            return np.array([_by_physics(one, seconds, fitted, physical) for one, seconds in rows_seconds])
+        return np.array([one.read([fitted[cells] for cells in one.cells]) for one in ladders])
 
-    def _by_physics(self, ladder: Ladder, seconds: float) -> float:
-        """Where physics gives a kernel the seconds that it gives the ladder's."""
-        places = np.maximum.accumulate([self._physical[cells] for cells in ladder.cells])
-        # Of canonical kernels of the same seconds the smallest counts.
-        places = np.log(places) + 1e-12 * np.arange(len(places))
-        most = np.maximum.accumulate([self._fitted[cells] for cells in ladder.cells])
-        return float(np.exp(np.interp(np.log(seconds), places, np.log(most))))
+
+def _by_physics(
+    ladder: Ladder, seconds: float, fitted: Mapping[Cells, float], physical: Mapping[Cells, float]
+) -> float:
+    """Where physics gives a kernel the seconds that it gives the ladder's."""
+    places = np.maximum.accumulate([physical[cells] for cells in ladder.cells])
+    # Of canonical kernels of the same seconds the smallest counts.
+    places = np.log(places) + 1e-12 * np.arange(len(places))
+    most = np.maximum.accumulate([fitted[cells] for cells in ladder.cells])
+    return float(np.exp(np.interp(np.log(seconds), places, np.log(most))))
 
 
 def _ask(kept: dict[Cells, float], wanted: Iterable[Cells], price: Price, like: KernelTable) -> None:
