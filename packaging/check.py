@@ -101,6 +101,7 @@ def check(version: str, program: str, wheel: Path) -> None:
             "--quiet",
             "--disable-pip-version-check",
             "--no-deps",
+            "--no-compile",
         ]
         _run([*pip, "--require-hashes", "--requirement", str(LOCKS / "perfcast.txt")])
         has_torch = _install_torch(pip, folder)
