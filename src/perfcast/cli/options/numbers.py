@@ -17,7 +17,7 @@ class Whole(click.ParamType[int]):
     """A whole number of a range.
 
     Args:
-        allowed: None: any; the verb's question judges it.
+        allowed: Any number where the verb's question judges it.
     """
 
     name = "integer"
@@ -38,7 +38,7 @@ class Number(click.ParamType[float]):
     """A finite number of a range.
 
     Args:
-        allowed: None: any; the verb's question judges it.
+        allowed: Any number where the verb's question judges it.
     """
 
     name = "float"

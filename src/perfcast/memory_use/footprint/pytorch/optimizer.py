@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from perfcast.core.forecast.footprint import Term
 from perfcast.core.tensor import Category
+from perfcast.core.training import OPTIMIZER_IMPLEMENTATIONS
 from perfcast.errors import UnknownNameError
 from perfcast.memory_use.footprint.states import MOMENT_BYTES
 
 OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw")
-_IMPLEMENTATIONS = ("foreach", "fused", "loop")
 _SOURCE = "PyTorch: torch/optim/adam.py, sgd.py"
 #: The name of the term that an update adds.
 DENOMINATORS = "denominators of the update"
@@ -41,8 +41,8 @@ def optimizer_terms(
     Raises:
         UnknownNameError: No such implementation.
     """
-    if implementation not in _IMPLEMENTATIONS:
-        raise UnknownNameError("optimizer implementation", implementation, _IMPLEMENTATIONS)
+    if implementation not in OPTIMIZER_IMPLEMENTATIONS:
+        raise UnknownNameError("optimizer implementation", implementation, OPTIMIZER_IMPLEMENTATIONS)
     if optimizer not in ("adam", "adamw") or implementation == "fused":
         return ()
     elements = num_parameters if implementation == "foreach" else 2 * largest
