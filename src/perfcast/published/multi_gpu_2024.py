@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.errors import InputError
-from perfcast.searches.sharding.baselines import BASELINES, place_baseline
+from perfcast.searches.sharding.baselines import COMPARED_2024, place_baseline
 from perfcast.searches.sharding.options import list_options
 from perfcast.searches.sharding.placement import time_placements
 from perfcast.searches.sharding.problem import ShardingProblem
@@ -94,13 +94,13 @@ def predict_iteration(
 
 
 def choose_sharder(problem: ShardingProblem, *, seed: int = 0) -> tuple[str, Mapping[str, float]]:
-    """The published rule with the least predicted step, and the steps of all that fit.
+    """The rule of the study with the least predicted step, and the steps of all that fit.
 
     Raises:
         InputError: None fits the memory.
     """
     options = list_options(problem)
-    placed = {name: place_baseline(name, problem, options, seed=seed) for name in BASELINES}
+    placed = {name: place_baseline(name, problem, options, seed=seed) for name in COMPARED_2024}
     fitting = {name: one for name, one in placed.items() if one is not None}
     if not fitting:
         raise InputError("no published rule places these tables within the memory; take more devices")

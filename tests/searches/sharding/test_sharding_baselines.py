@@ -16,9 +16,9 @@ def ranks_of(name, tables, num_ranks=2, **changes):
 FIVE = tuple(table(name) for name in "abcde")
 
 
-def test_six_published_rules_have_a_formula():
+def test_seven_published_rules_have_a_formula():
     assert BASELINES == (
-        "naive", "naive_chunk", "random", "size_greedy", "lookup_greedy", "size_lookup_greedy",
+        "naive", "naive_chunk", "random", "size_greedy", "lookup_greedy", "size_lookup_greedy", "dim_greedy",
     )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def test_costs_are_those_of_the_formulas():
     assert GREEDY_COSTS["lookup_greedy"](one) == 64 * 5
     assert GREEDY_COSTS["size_lookup_greedy"](one) == pytest.approx(64 * 5 * math.log10(10_000))
     assert GREEDY_COSTS["size_lookup_greedy"](one) == pytest.approx(1280)
+    assert GREEDY_COSTS["dim_greedy"](one) == 64
 
 
 def test_greedy_gives_the_costliest_table_first_to_the_least_loaded_rank():

@@ -5,13 +5,14 @@ Tables stay whole. With E rows, D columns and L lookups a bag:
     naive          table i on rank i mod n
     naive_chunk    the tables in order, in n runs of equal length (the first ones longer by one where needed)
     random         every rank as likely, drawn from a seed
-    size_greedy, lookup_greedy, size_lookup_greedy
+    size_greedy, lookup_greedy, size_lookup_greedy, dim_greedy
                    tables by descending (cost, size, index), each on the rank with the least accumulated cost
                    (then the least accumulated size) that has the memory;
-                   cost = E D, D L, or D L log10 E; size = E D
+                   cost = E D, D L, D L log10 E, or D; size = E D
 
-The first three know nothing of memory; a placement of theirs that does not fit is none. Another published
-rule, norm_lookup_greedy, has no published formula.
+The first three know nothing of memory; a placement of theirs that does not fit is none. Lin et al. compare
+the first six and norm_lookup_greedy, which has no published formula; dim_greedy is of DreamShard alone
+(its ``sharders.py``).
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ GREEDY_COSTS: Mapping[str, Callable[[EmbeddingTable], float]] = {
     "size_greedy": lambda table: float(table.num_elements),
     "lookup_greedy": lambda table: table.dim * table.pooling,
     "size_lookup_greedy": lambda table: table.dim * table.pooling * math.log10(table.num_rows),
+    "dim_greedy": lambda table: float(table.dim),
 }
-BASELINES = ("naive", "naive_chunk", "random", *GREEDY_COSTS)
+#: Those among which Lin et al. choose by predicted time.
+COMPARED_2024 = ("naive", "naive_chunk", "random", "size_greedy", "lookup_greedy", "size_lookup_greedy")
+BASELINES = (*COMPARED_2024, "dim_greedy")
 
 
 def place_baseline(
