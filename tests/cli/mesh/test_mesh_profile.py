@@ -56,6 +56,15 @@ def test_a_log_becomes_a_profile_without_running_anything(log: Path, tmp_path: P
     assert curve.seconds(2**26) == pytest.approx(20e-6 + 2**26 / 1e11, rel=0.01)
 
 
+def test_each_axis_has_its_line_printed_and_drawn(log: Path, tmp_path: Path):
+    result = run("--from-log", log, "--output", tmp_path / "p.json", "--picture", tmp_path / "p.svg")
+    assert "Latency  Bandwidth" in result.output
+    assert " 20.0 µs   100 GB/s " in result.output
+    drawn = (tmp_path / "p.svg").read_text()
+    assert "latency + bytes / bandwidth" in drawn
+    assert "stroke-dasharray" in drawn
+
+
 def test_the_mesh_names_the_axis_of_a_log(log: Path, tmp_path: Path):
     result = run("--from-log", log, "--mesh", "dp=2,tp=4", "--output", tmp_path / "p.json", "--json", "-")
     assert [axis["name"] for axis in json.loads(result.output)["axes"]] == ["tp"]

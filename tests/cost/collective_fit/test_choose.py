@@ -60,6 +60,16 @@ def test_affine_data_are_recovered_exactly_and_called_affine(latency: float, rat
     assert curve.seconds(3 * SIZES) == pytest.approx(latency + 3 * SIZES / rate, rel=1e-5)
 
 
+def test_every_curve_has_its_line_and_how_well_that_fits():
+    exact = fit_curve(SIZES, 2e-5 + SIZES / 4e9).line
+    assert (exact.latency_seconds, exact.bytes_per_second) == pytest.approx((2e-5, 4e9), rel=1e-6)
+    assert (exact.r_squared, exact.mape) == pytest.approx((1.0, 0.0), abs=1e-6)
+    sizes = np.geomspace(1e3, 1e8, 100)
+    steps = fit_curve(sizes, np.where(sizes < 1e5, 1e-5 + sizes / 1e10, 1e-4 + sizes / 1e11))
+    assert steps.form_name == "interpolated"
+    assert steps.line.mape > 3 * steps.mape
+
+
 def test_a_sigmoid_is_recovered_between_its_knees():
     truth = Sigmoid(4.0, 0.28, 17.0, 7.0, 2.0**12, 2.0**26, 9e10)
     curve = fit_curve(SIZES, truth.seconds(SIZES))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from perfcast.cost.collective_fit import Curve
+from perfcast.cost.collective_fit import Curve, FittedLine
 from perfcast.cost.collective_fit.affine import Affine
 from perfcast.cost.collective_fit.interpolate import Interpolated
 from perfcast.cost.collective_fit.sigmoid import Sigmoid
@@ -23,6 +24,15 @@ FORMS = (
 
 def curve_of(form: Affine | Sigmoid | Interpolated) -> Curve:
     return Curve(form, 9, 1e3, 1e9, 0.99, 0.02, 0.03)
+
+
+@pytest.mark.parametrize("rate", [2e9, float("inf")])
+def test_a_line_survives_json_and_files_of_before_have_none(rate: float):
+    curve = replace(curve_of(FORMS[0]), line=FittedLine(1e-5, rate, 0.9, 0.1))
+    assert Curve.from_json(json.loads(json.dumps(curve.to_json(), allow_nan=False))) == curve
+    assert Curve.from_json(curve_of(FORMS[0]).to_json()).line is None
+    with pytest.raises(CalibrationError, match="'line' must be an object"):
+        Curve.from_json({**curve_of(FORMS[0]).to_json(), "line": 3})
 
 
 @pytest.mark.parametrize("form", FORMS)

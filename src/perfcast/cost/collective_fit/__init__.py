@@ -6,6 +6,6 @@ fitted on.
 """
 
 from perfcast.cost.collective_fit.choose import LEAST_SIZES, fit_curve
-from perfcast.cost.collective_fit.curve import Curve, Form
+from perfcast.cost.collective_fit.curve import Curve, FittedLine, Form
 
-__all__ = ["LEAST_SIZES", "Curve", "Form", "fit_curve"]
+__all__ = ["LEAST_SIZES", "Curve", "FittedLine", "Form", "fit_curve"]

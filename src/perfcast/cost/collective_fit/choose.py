@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from perfcast.core.arrays import Floats
 from perfcast.cost.collective_fit.affine import fit_affine
-from perfcast.cost.collective_fit.curve import Curve, Form
+from perfcast.cost.collective_fit.curve import Curve, FittedLine, Form
 from perfcast.cost.collective_fit.interpolate import fit_interpolated
 from perfcast.cost.collective_fit.sigmoid import fit_sigmoid
 from perfcast.errors import CalibrationError
@@ -40,12 +40,15 @@ def fit_curve(sizes_bytes: ArrayLike, seconds: ArrayLike) -> Curve:
             zero, times that fall as messages grow, or a curve that says nothing of sizes left out of it.
     """
     sizes, times = _medians(sizes_bytes, seconds)
-    fit_affine(sizes, times)  # refuses times that fall
+    line = fit_affine(sizes, times)  # refuses times that fall
     errors = [_held_out_error(fit, sizes, times) for fit, _ in _FORMS]
     counted = [error * weight for error, (_, weight) in zip(errors, _FORMS, strict=True)]
     chosen = next(i for i, error in enumerate(counted) if error <= min(counted) + _EXACT)
     form = _FORMS[chosen][0](sizes, times)
-    curve = _describe(form, sizes, times, errors[chosen])
+    fitted_line = FittedLine(
+        line.latency_seconds, line.bytes_per_second, *_quality(line.seconds(sizes), times)
+    )
+    curve = _describe(form, sizes, times, errors[chosen], fitted_line)
     if curve.quality == "refused":
         raise CalibrationError(curve.described_quality)
     return curve
@@ -96,17 +99,26 @@ def _medians(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[Floats, Floats
     return different, np.array([np.median(group) for group in groups])
 
 
-def _describe(form: Form, sizes: Floats, times: Floats, held_out: float) -> Curve:
-    predicted = form.seconds(sizes)
-    logarithms = np.log(times)
-    total = float(np.sum((logarithms - np.mean(logarithms)) ** 2))
-    left = float(np.sum((np.log(predicted) - logarithms) ** 2))
+def _describe(form: Form, sizes: Floats, times: Floats, held_out: float, line: FittedLine) -> Curve:
+    r_squared, mape = _quality(form.seconds(sizes), times)
     return Curve(
         form=form,
         count=len(sizes),
         least_bytes=float(sizes[0]),
         most_bytes=float(sizes[-1]),
-        r_squared=1 - left / total if total > 0 else float(left == 0),
-        mape=float(np.mean(np.abs(predicted / times - 1))),
+        r_squared=r_squared,
+        mape=mape,
         held_out_mape=held_out,
+        line=line,
+    )
+
+
+def _quality(predicted: Floats, times: Floats) -> tuple[float, float]:
+    """R² of the logarithms of time, and the mean absolute relative error."""
+    logarithms = np.log(times)
+    total = float(np.sum((logarithms - np.mean(logarithms)) ** 2))
+    left = float(np.sum((np.log(predicted) - logarithms) ** 2))
+    return (
+        1 - left / total if total > 0 else float(left == 0),
+        float(np.mean(np.abs(predicted / times - 1))),
     )

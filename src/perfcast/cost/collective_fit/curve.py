@@ -28,6 +28,21 @@ _FORMS: Mapping[str, type[Affine] | type[Sigmoid] | type[Interpolated]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class FittedLine:
+    """latency + bytes / bandwidth through all sizes (``affine.fit_affine``), whatever form the curve has.
+
+    Attributes:
+        r_squared: Of the logarithms of time, at the sizes it was fitted on.
+        mape: Mean absolute relative error there.
+    """
+
+    latency_seconds: float
+    bytes_per_second: float
+    r_squared: float
+    mape: float
+
+
+@dataclass(frozen=True, slots=True)
 class Curve:
     """Seconds over message size, never falling.
 
@@ -38,6 +53,7 @@ class Curve:
         r_squared: Of the logarithms of time, at the sizes it was fitted on.
         mape: Mean absolute relative error there.
         held_out_mape: The same at every other size, by fits of this form on the sizes between.
+        line: Latency and bandwidth in two numbers; None where a file of before does not say.
     """
 
     form: Form
@@ -47,6 +63,7 @@ class Curve:
     r_squared: float
     mape: float
     held_out_mape: float
+    line: FittedLine | None = None
 
     @property
     def form_name(self) -> str:
@@ -69,12 +86,9 @@ class Curve:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; infinite rates become null."""
-        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "form"}
-        parameters = {
-            name: None if isinstance(value, float) and math.isinf(value) else value
-            for name, value in asdict(self.form).items()
-        }
-        return {"form": self.form_name, "parameters": parameters, **data}
+        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("form", "line")}
+        plain = {"form": self.form_name, "parameters": _without_infinity(self.form), **data}
+        return plain if self.line is None else {**plain, "line": _without_infinity(self.line)}
 
     @classmethod
     def from_json(cls, data: Any, where: str = "curve") -> Curve:
@@ -93,8 +107,25 @@ class Curve:
         form = kind(**{f.name: _parameter(parameters, f, where) for f in fields(kind)})
         if isinstance(form, Interpolated):
             _check_knots(form, where)
-        numbers = {f.name: _number(data, f.name, where) for f in fields(cls)[2:]}
-        return cls(form, int(_number(data, "count", where)), **numbers)
+        names = [f.name for f in fields(cls)[2:] if f.name != "line"]
+        numbers = {name: _number(data, name, where) for name in names}
+        line = data.get("line")
+        if line is not None and not isinstance(line, dict):
+            raise CalibrationError(f"{where}: 'line' must be an object")
+        found_line = None if line is None else _line(line, f"{where}: line")
+        return cls(form, int(_number(data, "count", where)), line=found_line, **numbers)
+
+
+def _without_infinity(figures: Form | FittedLine) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and math.isinf(value) else value
+        for name, value in asdict(figures).items()
+    }
+
+
+def _line(data: Mapping[str, Any], where: str) -> FittedLine:
+    parameters = [_parameter(data, f, where) for f in fields(FittedLine)[:2]]
+    return FittedLine(*parameters, *(_number(data, name, where) for name in ("r_squared", "mape")))
 
 
 def _parameter(data: Mapping[str, Any], field: Field[Any], where: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import cycle
@@ -9,6 +10,7 @@ from itertools import cycle
 import numpy as np
 
 from perfcast.cost.cluster_profile import AxisProfile, ClusterProfile, CollectiveSample
+from perfcast.cost.collective_fit import FittedLine
 from perfcast.cost.families import PRODUCT_FAMILIES
 from perfcast.cost.linear import Measurement, line_seconds
 from perfcast.cost.profile import DeviceProfile, Line
@@ -155,13 +157,13 @@ def profile_document(profile: ClusterProfile, samples: Sequence[CollectiveSample
             rows.append((name, collective, curve.form_name, least, rate, curve.mape, curve.held_out_mape))
     table = Table(
         columns=(
-            Column("axis", folds=False),
-            Column("collective", folds=False),
-            Column("curve", folds=False),
-            Column("smallest", "s"),
-            Column("largest", "B/s"),
-            Column("MAPE", "share"),
-            Column("held out", "share"),
+            Column("Axis"),
+            Column("Collective"),
+            Column("Curve"),
+            Column("Smallest", "s"),
+            Column("Largest", "B/s"),
+            Column("Error", "share"),
+            Column("Left out", "share"),
         ),
         rows=tuple(rows),
     )
@@ -174,8 +176,40 @@ def profile_document(profile: ClusterProfile, samples: Sequence[CollectiveSample
     return Document(
         title=f"{profile.name}: {profile.world_size} ranks, {profile.backend}",
         facts=tuple(facts),
-        blocks=(table, *_curve_doubts(profile), *_axes(profile, samples)),
+        blocks=(table, *_axis_lines(profile), *_curve_doubts(profile), *_axes(profile, samples)),
     )
+
+
+def _axis_lines(profile: ClusterProfile) -> list[Section]:
+    """Latency and bandwidth of each axis in two numbers, with how well a line fits."""
+    rows = [
+        (
+            f"{axis.name}={axis.size}",
+            collective,
+            curve.line.latency_seconds,
+            curve.line.bytes_per_second if math.isfinite(curve.line.bytes_per_second) else None,
+            round(curve.line.r_squared, 3),
+            curve.line.mape,
+        )
+        for axis in profile.axes
+        for collective, curve in axis.curves.items()
+        if curve.line is not None
+    ]
+    if not rows:
+        return []
+    columns = (
+        Column("Axis"),
+        Column("Collective"),
+        Column("Latency", "s"),
+        Column("Bandwidth", "B/s"),
+        Column("R²"),
+        Column("Error", "share"),
+    )
+    lead = (
+        "time = latency + bytes / bandwidth, of least relative error through all sizes. Forecasts take the "
+        "curves above, whose error is that at the sizes they were fitted on, and at sizes left out."
+    )
+    return [Section(title="Lines", lead=lead, blocks=(Table(columns=columns, rows=tuple(rows)),))]
 
 
 def _curve_doubts(profile: ClusterProfile) -> list[Note]:
@@ -205,12 +239,18 @@ def _axes(profile: ClusterProfile, samples: Sequence[CollectiveSample]) -> list[
 
 
 def axis_figure(axis: AxisProfile, samples: Sequence[CollectiveSample], name: str) -> Figure:
-    """Time over message size along one axis: what was measured, and each collective's fitted curve."""
+    """Time over message size along one axis: what was measured, each collective's fitted curve and its line.
+
+    The line, latency + bytes / bandwidth, is dashed.
+    """
     series: list[Curve] = []
     for (collective, curve), colour in zip(axis.curves.items(), cycle(palette.TURNS), strict=False):
         sizes = np.geomspace(curve.least_bytes, curve.most_bytes, _FITTED_POINTS)
         fitted = list(zip(sizes.tolist(), map(float, curve.seconds(sizes)), strict=True))
         series.append(_collective_curve(collective, colour, fitted, is_measured=False))
+        if curve.line is not None:
+            is_first = all(one.dash == "solid" for one in series)
+            series.append(_line_curve(collective, colour, curve.line, sizes.tolist(), in_legend=is_first))
         measured = [
             (float(s.size_bytes), s.seconds)
             for s in samples
@@ -225,6 +265,26 @@ def axis_figure(axis: AxisProfile, samples: Sequence[CollectiveSample], name: st
         legend="above",
         x=Axis(title="message", scale="log", unit="B"),
         y=Axis(title=f"time among {axis.size} ranks", scale="log", unit="s"),
+    )
+
+
+def _line_curve(
+    collective: str, colour: str, line: FittedLine, sizes: Sequence[float], *, in_legend: bool
+) -> Curve:
+    """A line, dashed; pointing at it says its latency and bandwidth."""
+    said = (
+        f"{words(collective)}, line\n{format_seconds(line.latency_seconds)} + bytes / "
+        f"{format_count(line.bytes_per_second, 'B/s')}"
+    )
+    return Curve(
+        name="latency + bytes / bandwidth" if in_legend else f"{words(collective)}, line",
+        dash="dash",
+        width=1.0,
+        in_legend=in_legend,
+        colour=colour,
+        x=tuple(sizes),
+        y=tuple(line.latency_seconds + size / line.bytes_per_second for size in sizes),
+        hovers=(said,) * len(sizes),
     )
 
 
