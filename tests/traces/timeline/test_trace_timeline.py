@@ -166,7 +166,7 @@ def test_chosen_steps_start_together_where_they_did(tmp_path: Path):
         traces.append(recording.read(tmp_path))
     first, second = build_ranks(traces, [2])
     assert (first.offset_seconds, second.offset_seconds) == pytest.approx((0.0, 30 * MICRO))
-    with pytest.raises(TraceError, match="none of the steps"):
+    with pytest.raises(TraceError, match="step 7 is not marked; marked steps: 1:2"):
         build_ranks(traces, [7])
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import click
+
+from perfcast.errors import QuestionError
+from perfcast.verbs.shared.recordings import parse_steps
 
 
 class StepRange(click.ParamType[tuple[int, int]]):
@@ -22,10 +23,12 @@ class StepRange(click.ParamType[tuple[int, int]]):
         """
         if isinstance(value, tuple):
             return value
-        match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            self.fail(f"'{value}' is no range of steps: write A:B, such as 3:5, or one number", param, ctx)
-        return int(match[1]), int(match[2] or match[1])
+        try:
+            found = parse_steps("", value)
+        except QuestionError as error:
+            self.fail(str(error), param, ctx)
+        assert found is not None
+        return found[0], found[-1]
 
 
 STEP_RANGE = StepRange()

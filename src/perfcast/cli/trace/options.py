@@ -26,7 +26,7 @@ limit_option = click.option(
 #: The same where the verb's question says what it is.
 asked_limit_option = click.option("--max-bytes", default="2GiB", show_default=True, metavar="SIZE")
 steps_option = click.option(
-    "--steps", type=STEP_RANGE, help="Numbers of marked steps, such as 3:5; default: all."
+    "--steps", type=STEP_RANGE, help="Numbers of marked steps, such as 3:5 (both included); default: all."
 )
 
 

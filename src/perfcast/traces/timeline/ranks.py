@@ -25,7 +25,7 @@ def build_ranks(
         step_numbers: Marked steps to take, which follow each other; None takes all.
 
     Raises:
-        TraceError: No recording; a rank without operators on its host, or without any of the steps.
+        TraceError: No recording; a rank without operators on its host, or without one of the steps.
     """
     if not traces:
         raise TraceError("no recording was given")
@@ -74,7 +74,19 @@ def _joined(
 
 def _steps(trace: Trace, numbers: Sequence[int] | None) -> tuple[Step, ...]:
     """The marked steps to take; none where none are marked and none are asked for."""
-    steps = trace.steps if numbers is None else tuple(s for s in trace.steps if s.number in numbers)
-    if not steps and numbers is not None:
-        raise TraceError(f"{trace.source}: none of the steps asked for is marked")
-    return steps
+    if numbers is None:
+        return trace.steps
+    marked = {step.number: step for step in trace.steps}
+    missing = next((number for number in numbers if number not in marked), None)
+    if missing is not None:
+        raise TraceError(f"{trace.source}: step {missing} is not marked; {_describe_marked(trace)}")
+    return tuple(step for step in trace.steps if step.number in numbers)
+
+
+def _describe_marked(trace: Trace) -> str:
+    numbers = [step.number for step in trace.steps]
+    if not numbers:
+        return "no step is (torch.profiler marks them where a program calls its step())"
+    if len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"marked steps: {numbers[0]}:{numbers[-1]}"
+    return f"marked steps: {', '.join(map(str, numbers[:20]))}{', …' if len(numbers) > 20 else ''}"

@@ -6,6 +6,8 @@ import re
 
 from perfcast.errors import QuestionError
 
+_RANGE = re.compile(r"(\d{1,9})(?::(\d{1,9}))?")
+
 
 def parse_steps(option: str, text: str | None) -> range | None:
     """Numbers of steps, ``A:B`` with both included, or ``A`` alone; None for all.
@@ -15,7 +17,10 @@ def parse_steps(option: str, text: str | None) -> range | None:
     """
     if text is None:
         return None
-    match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
+    match = _RANGE.fullmatch(text)
     if match is None or int(match[2] or match[1]) < int(match[1]):
-        raise QuestionError(f"{option}: '{text}' is no range of steps: write A:B, such as 3:5, or one number")
+        said = f"{option}: " if option else ""
+        raise QuestionError(
+            f"{said}'{text}' is no range of steps: write A:B, such as 3:5, or one number; both ends are included"
+        )
     return range(int(match[1]), int(match[2] or match[1]) + 1)

@@ -26,10 +26,10 @@ class TraceForecastQuestion(Question):
         second_batch_size: Of --second.
         cluster: Price collectives on this cluster.
         world_size: Ranks of its collectives; default: as recorded.
-        overheads: Host overheads of another host, from 'trace overheads'.
+        overheads: Host overheads of another host, or of other steps, from 'trace overheads'.
         what_if: speed:NAME=K (operators, kernels K times faster), host=K, communication=K, overlap, graphs;
             repeatable.
-        steps: Numbers of marked steps, such as 3:5; default: all.
+        steps: Numbers of marked steps, such as 3:5 (both included); default: all.
         max_bytes: Unpacked bytes of one file beyond which reading is given up.
     """
 
