@@ -20,7 +20,5 @@ def parse_steps(option: str, text: str | None) -> range | None:
     match = _RANGE.fullmatch(text)
     if match is None or int(match[2] or match[1]) < int(match[1]):
         said = f"{option}: " if option else ""
-        raise QuestionError(
-            f"{said}'{text}' is no range of steps: write A:B, such as 3:5, or one number; both ends are included"
-        )
+        raise QuestionError(f"{said}'{text}' is no range of steps: write A:B, such as 3:5, or one number")
     return range(int(match[1]), int(match[2] or match[1]) + 1)
