@@ -260,11 +260,14 @@ class _Pipeline:
         """
         message, nothing = self._message, np.zeros_like(self._message)
         plain = self._stage_seconds()
-        if self.group.overlaps_boundary:
-            whole = self._makespan(plain, message)
+        sent = plain if self.group.overlaps_boundary else _with_sends(plain, message)
+        beside = message if self.group.overlaps_boundary else nothing
+        if message.any():
+            both = _joined_stages(sent, plain), np.concatenate([beside, nothing])
+            whole, unhindered = np.split(self._makespan(*both, np.tile(self._count, 2)), 2)
+            waited = whole - unhindered
         else:
-            whole = self._makespan(_with_sends(plain, message), nothing)
-        waited = whole - self._makespan(plain, nothing) if message.any() else nothing
+            whole, waited = self._makespan(sent, beside, self._count), nothing
         if self.group.is_forward_only:
             return whole, waited
         entries = self.spread(lambda kind: kind.forwards[0].entry + kind.backwards[0].entry)
@@ -279,11 +282,25 @@ class _Pipeline:
             self.spread(lambda kind: _joined(kind).seconds) if group.schedule == "dualpipe" else None,
         )
 
-    def _makespan(self, stages: StageSeconds, message: Floats) -> Floats:
+    def _makespan(self, stages: StageSeconds, message: Floats, count: Integers) -> Floats:
         group = self.group
         if group.is_forward_only:
-            return forward_makespans(stages.forward, self._count, message, group.virtual)
-        return makespans(group.schedule, stages, self._count, message, group.virtual)
+            return forward_makespans(stages.forward, count, message, group.virtual)
+        return makespans(group.schedule, stages, count, message, group.virtual)
+
+
+def _joined_stages(first: StageSeconds, second: StageSeconds) -> StageSeconds:
+    """The plans of both, those of the first first; of one schedule, so that both hold the same parts."""
+
+    def of_both(one: Floats | None, other: Floats | None) -> Floats | None:
+        return None if one is None or other is None else np.concatenate([one, other], axis=1)
+
+    return StageSeconds(
+        np.concatenate([first.forward, second.forward], axis=1),
+        np.concatenate([first.backward, second.backward], axis=1),
+        of_both(first.weight, second.weight),
+        of_both(first.joined, second.joined),
+    )
 
 
 def _with_sends(stages: StageSeconds, message: Floats) -> StageSeconds:

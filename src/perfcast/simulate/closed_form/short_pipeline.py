@@ -1,22 +1,23 @@
 """1F1B with no more micro-batches than stages: every pass in its turn, for n plans at once.
 
 Such a pipeline never runs steadily, so that no way through one stage says how long it takes. Every pass
-starts when its stage is free and its neighbour's message is there; which of them follows which is the same
-for all plans of as many stages and micro-batches.
+starts when its stage is free and its neighbour's message is there. Passes that must wait for equally many
+others in a row (a wave) are of different stages and wait for none of each other, so they are computed at
+once: of p stages, stage s runs
+
+    the forward of micro-batch j    in wave s + j where j < p - s (before its first backward), else s + 2 j
+    the backward of micro-batch k   in wave 2 p - 1 - s + 2 k
+
+and a message is taken before its sender has the next one.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator
 
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.simulate.schedule.action import Pass
-from perfcast.simulate.schedule.one_by_one import one_forward_one_backward
-
-#: Whether a forward, of which stage, of which micro-batch.
-_Step = tuple[bool, int, int]
 
 
 def short_makespans(f: Floats, b: Floats, m: Integers, t: Floats) -> Floats:
@@ -24,7 +25,7 @@ def short_makespans(f: Floats, b: Floats, m: Integers, t: Floats) -> Floats:
 
     Args:
         f, b: Of a forward and a backward of one micro-batch on each stage, [stages, n].
-        m: Micro-batches, [n].
+        m: Micro-batches, at most as many as stages, [n].
         t: Of a message between neighbours, [n].
     """
     found = np.zeros(f.shape[1])
@@ -35,46 +36,45 @@ def short_makespans(f: Floats, b: Floats, m: Integers, t: Floats) -> Floats:
 
 
 def _play(f: Floats, b: Floats, count: int, t: Floats) -> Floats:
-    """Of plans with equally many micro-batches."""
-    last = len(f) - 1
-    free = [np.zeros(f.shape[1]) for _ in f]
-    ends: dict[_Step, Floats] = {}
-    for step in _order(len(f), count):
-        is_forward, stage, _ = step
-        before = _before(step, last)
-        start = free[stage]
-        if before is not None:
-            ready = ends.pop(before)
-            start = np.maximum(start, ready if before[1] == stage else ready + t)
-        free[stage] = ends[step] = start + (f if is_forward else b)[stage]
-    found: Floats = np.max(free, axis=0)
+    """Of plans with equally many micro-batches.
+
+    What has arrived stands beside its stage; above the first and below the last there is room for what
+    nobody waits for.
+    """
+    num_stages, num_plans = f.shape
+    free = np.zeros((num_stages, num_plans))
+    forwards, backwards = np.zeros((2, num_stages + 1, num_plans))
+    into, out = forwards[:-1], forwards[1:]
+    into_backward, out_of_backward = backwards[1:], backwards[:-1]
+    for forward, backward in _waves(num_stages, count):
+        if forward is not None:
+            ends = free[forward]
+            np.maximum(ends, into[forward], out=ends)
+            ends += f[forward]
+            np.add(ends, t, out=out[forward])
+        if backward is not None:
+            ends = free[backward]
+            np.maximum(ends, into_backward[backward], out=ends)
+            ends += b[backward]
+            np.add(ends, t, out=out_of_backward[backward])
+    found: Floats = free.max(axis=0)
     return found
 
 
-def _before(step: _Step, last: int) -> _Step | None:
-    """The pass whose result a pass takes."""
-    is_forward, stage, at = step
-    if is_forward:
-        return (True, stage - 1, at) if stage else None
-    return (True, stage, at) if stage == last else (False, stage + 1, at)
+def _waves(num_stages: int, count: int) -> Iterator[tuple[slice | None, slice | None]]:
+    """Of every wave the stages that run a forward, and those that run a backward.
 
-
-@lru_cache(maxsize=512)
-def _order(num_stages: int, count: int) -> tuple[_Step, ...]:
-    """All passes, each behind what it waits for."""
-    rows = [
-        [(action.kind is Pass.FORWARD, stage, action.micro_batch) for action in actions]
-        for stage in range(num_stages)
-        for actions in [one_forward_one_backward(num_stages, stage, count)]
-    ]
-    found: dict[_Step, None] = {}
-    at = [0] * num_stages
-    while len(found) < 2 * count * num_stages:
-        for stage, row in enumerate(rows):
-            while at[stage] < len(row):
-                before = _before(row[at[stage]], num_stages - 1)
-                if before is not None and before not in found:
-                    break
-                found[row[at[stage]]] = None
-                at[stage] += 1
-    return tuple(found)
+    >>> list(_waves(2, 1))
+    [(slice(0, 1, 1), None), (slice(1, 2, 1), None), (None, slice(1, 2, 2)), (None, slice(0, 1, 2))]
+    """
+    last, most = num_stages - 1, count - 1
+    for wave in range(2 * (num_stages + count) - 2):
+        if wave <= last:
+            yield slice(max(wave - most, 0), wave + 1, 1), None
+            continue
+        first, latest = -((last - wave) // 2), min(most, wave - num_stages, wave // 2)
+        forward = slice(wave - 2 * latest, wave - 2 * first + 1, 2) if first <= latest else None
+        over = 2 * num_stages - 1 - wave
+        first, latest = max(-(over // 2), 0), min(most, (wave - num_stages) // 2)
+        backward = slice(over + 2 * first, over + 2 * latest + 1, 2) if first <= latest else None
+        yield forward, backward
