@@ -41,6 +41,7 @@ _HOMES = {
     "train": "perfcast.cli.train",
     "data": "perfcast.cli.data",
     "validate": "perfcast.cli.validate",
+    "published": "perfcast.cli.published",
     "catalog": "perfcast.cli.catalog",
     "explain-result": "perfcast.cli.explain_result",
     "web": "perfcast.cli.web",

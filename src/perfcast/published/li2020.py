@@ -21,7 +21,9 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.figures import collect_figures
+from perfcast.published.comparison import Comparison, print_comparison
 from perfcast.published.kernels.graph import StudyCost, build_table_cost
+from perfcast.published.kernels.study import PAPER, study_figures
 from perfcast.published.kernels.work import convolution_work, product_work, row_kernel_work
 from perfcast.published.nets.store import read_record
 from perfcast.published.neusight.nets import net_of
@@ -120,3 +122,22 @@ def load_li2020_cost(folder: Path) -> StudyCost:
         InputError: It is not trained, or the file is broken.
     """
     return build_table_cost(load_li2020(folder), read_record(folder, "li2020"))
+
+
+def compare(data: Path | None = None) -> Comparison:
+    """With ``data`` the mean errors of whole steps that NeuSight's study printed for Li et al.
+
+    Raises:
+        InputError: The folder holds no steps of the study.
+    """
+    return Comparison(
+        system="li2020",
+        paper="Li et al. (2020), a line per operator; errors as printed by " + PAPER,
+        protocol="Mean errors of whole fp32 steps on NVIDIA's devices.",
+        figures=() if data is None else study_figures("li2020", data),
+        reason="" if data else "Errors of whole steps are compared with --data DIR (neusight/steps.csv).",
+    )
+
+
+if __name__ == "__main__":
+    print_comparison(compare)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from perfcast.cost.linear import LinearCost
 from perfcast.errors import PlanError
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
 from perfcast.memory_use.liveness import peak_bytes
+from perfcast.published.comparison import Comparison, print_comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +103,17 @@ def estimate_step(graph: Graph, device: Device, lines: LinearCost, axes: Sequenc
             raise PlanError(f"{operation.name} over {size} ranks; the mesh has axes of {sorted(by_size)}")
         communication_seconds += by_size[size].seconds(message_bytes(operation))
     return MeshCost(operator_seconds, communication_seconds, peak_bytes(graph))
+
+
+def compare(data: Path | None = None) -> Comparison:
+    """No figures: the page prints none."""
+    return Comparison(
+        system="mesh_cost_model",
+        paper='"Cost Model", documentation page of an automatic-parallelism project',
+        protocol="Lines and meshes are measured here by perfcast calibrate, mesh profile and mesh discover.",
+        reason="The page prints no figures, so there are none to compare.",
+    )
+
+
+if __name__ == "__main__":
+    print_comparison(compare)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfcast.published.comparison import Comparison, print_comparison
 from perfcast.replays.build.build import build_program, hash_of
 from perfcast.replays.build.select import Selection
 from perfcast.replays.generate.generate import Generated, generate
@@ -112,3 +113,18 @@ def operator_coverage(program: ReplayProgram, num_failed: int = 0) -> float:
     num_calls = sum(call.kind is not CallKind.IDLE for call in program.calls)
     num_skipped = sum(not one.is_harmless for one in program.skipped)
     return (num_calls - num_failed) / max(num_calls + num_skipped, 1)
+
+
+def compare(data: Path | None = None) -> Comparison:
+    """No figures yet: the paper's rest on traces that are not public."""
+    return Comparison(
+        system="mystique",
+        paper='Liang et al., "Mystique: Enabling Accurate and Scalable Generation of Production AI '
+        'Benchmarks", ISCA 2023',
+        protocol="perfcast replay of the same kinds of traces.",
+        reason="The paper's figures rest on traces and machines that are not public.",
+    )
+
+
+if __name__ == "__main__":
+    print_comparison(compare)

@@ -14,6 +14,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError, UnknownNameError
+from perfcast.published.comparison import print_part
 
 
 class KernelPredictor(Protocol):
@@ -133,3 +134,7 @@ def _import(name: str, text: str) -> Any:
     module, _, function = text.partition(":")
     found = getattr(import_module(module), function)
     return partial(found, name) if PREDICTORS[name].named else found
+
+
+if __name__ == "__main__":
+    print_part("registry", "neusight", "habitat", "li2020", "nets")

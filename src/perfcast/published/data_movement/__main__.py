@@ -1,7 +1,7 @@
 """``python -m perfcast.published.data_movement``."""
 
-import sys
+from perfcast.published.comparison import print_comparison
+from perfcast.published.data_movement.compare import compare
 
-from perfcast.published.data_movement.layer import main
-
-sys.exit(main())
+if __name__ == "__main__":
+    print_comparison(compare)

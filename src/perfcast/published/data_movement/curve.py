@@ -16,6 +16,7 @@ from pathlib import Path
 
 from perfcast.errors import InputError
 from perfcast.files.reading_tables import csv_entries
+from perfcast.published.comparison import print_part
 from perfcast.published.data_movement.layer import TrainingDevice
 from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumptions, scale_run, size_run
 
@@ -143,3 +144,7 @@ def read_published_curve(folder: str | Path) -> list[tuple[float, float]]:
     if not rows or not all(math.isfinite(power) and math.isfinite(percent) for power, percent in rows):
         raise InputError(f"{place} has no rows, or figures that are not finite")
     return [(10**power, percent / 100) for power, percent in rows]
+
+
+if __name__ == "__main__":
+    print_part("data_movement.curve", "data_movement")

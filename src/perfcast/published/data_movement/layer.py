@@ -35,6 +35,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from perfcast.printer.streams import say
+from perfcast.published.comparison import print_part
 
 #: A number, or an array of numbers that broadcasts against the others (a grid of plans).
 Values: TypeAlias = Any
@@ -181,3 +182,7 @@ def main() -> int:
         differences.append(ours - value.seconds)
         say(f"{value.name:<22}{value.seconds:>24}{ours:>24}{differences[-1]:>12}")
     return int(any(differences))
+
+
+if __name__ == "__main__":
+    print_part("data_movement.layer", "data_movement")

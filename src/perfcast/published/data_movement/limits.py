@@ -36,6 +36,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.errors import InputError
+from perfcast.published.comparison import print_part
 from perfcast.published.data_movement.layer import (
     LinearLayer,
     Movement,
@@ -336,3 +337,7 @@ def _rate(run: TrainingRun, plan: Plan, device: TrainingDevice, assumptions: Sca
     utilization = utilization_of(run, plan, seconds, device, assumptions.word_bytes)
     late = -seconds / run.step_seconds
     return np.where(possible, np.where(late >= -1, utilization, late), -np.inf)
+
+
+if __name__ == "__main__":
+    print_part("data_movement.limits", "data_movement")

@@ -25,6 +25,7 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.published.comparison import print_part
 from perfcast.published.habitat.wave_scaling import Machine, scale_waves
 from perfcast.published.kernels.figures import collect_study_figures
 from perfcast.published.kernels.graph import StudyCost, build_table_cost
@@ -158,3 +159,7 @@ def load_habitat_cost(folder: Path) -> StudyCost:
         InputError: It is not trained, or a file is broken.
     """
     return build_table_cost(load_habitat(folder), read_record(folder, "habitat"))
+
+
+if __name__ == "__main__":
+    print_part("habitat.predictor", "habitat")

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.published.comparison import print_part
 
 
 @dataclass(frozen=True)
@@ -55,3 +56,7 @@ def scale_waves(seconds: Floats, intensity: Floats, origin: Machine, target: Mac
     compute = (origin.num_sms * origin.clock_hertz) / (target.num_sms * target.clock_hertz)
     scaled: Floats = seconds * memory**gamma * compute ** (1 - gamma)
     return scaled
+
+
+if __name__ == "__main__":
+    print_part("habitat.wave_scaling", "habitat")

@@ -14,6 +14,7 @@ from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
+from perfcast.published.comparison import print_part
 from perfcast.units import GIB, GIGA, MEGA, MIB
 
 
@@ -68,3 +69,7 @@ def _figures_of(device: Device) -> tuple[float, ...]:
         study["memory_bandwidth"] / GIGA,
         study["l2"] / MEGA,
     )
+
+
+if __name__ == "__main__":
+    print_part("kernels.figures", "neusight", "habitat", "li2020")

@@ -28,6 +28,7 @@ from perfcast.cost.model import (
 )
 from perfcast.cost.spread import load_spread
 from perfcast.errors import PlanError
+from perfcast.published.comparison import print_part
 from perfcast.published.nets.direct import square_convolutions
 from perfcast.published.neusight.nets import PRODUCT_NETS, VENDORS, net_of
 from perfcast.published.neusight.rules import PRICED_KINDS, NetKernel, calls_in
@@ -231,3 +232,7 @@ def _check_vendor(name: str, vendor: str, device: Device) -> None:
             f"this {name} learned from {vendor} devices and {device.name} is of vendor {device.vendor}; "
             + (f"use one trained by `{command}`" if device.vendor in VENDORS else "use another cost model")
         )
+
+
+if __name__ == "__main__":
+    print_part("kernels.graph", "neusight", "habitat", "li2020")

@@ -18,6 +18,7 @@ from perfcast.cost.learned.families import experts, scan
 from perfcast.cost.learned.families.attention import physics as attention
 from perfcast.cost.learned.family import Family
 from perfcast.cost.learned.figures import ARITHMETIC, Figures, collect_figures
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.work import KernelWork, convolution_work, product_work, row_kernel_work
 
 #: Families whose work the learned forecaster describes: rooflines there leave out what the caches hold.
@@ -65,3 +66,7 @@ def _bound(kernels: KernelTable, figures: Figures) -> Floats:
 def load_roofline(folder: Path) -> KernelRoofline:
     """The roofline; nothing is read from ``folder``."""
     return KernelRoofline()
+
+
+if __name__ == "__main__":
+    print_part("kernels.roofline", "neusight", "habitat", "li2020")

@@ -9,6 +9,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.figures import ARITHMETIC
+from perfcast.published.comparison import print_part
 from perfcast.published.neusight.nets import row_work
 
 
@@ -53,3 +54,7 @@ def _element_bytes(kernels: KernelTable) -> Floats:
     formats = kernels.word("dtype")
     width = {name: ARITHMETIC[name].bits / 8 for name in set(formats)}
     return np.array([width[name] for name in formats], dtype=np.float64)
+
+
+if __name__ == "__main__":
+    print_part("kernels.work", "neusight", "habitat", "li2020")

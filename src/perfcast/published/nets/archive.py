@@ -16,6 +16,7 @@ from perfcast.errors import InputError
 from perfcast.files.plain import parse_json
 from perfcast.files.reading_arrays import read_arrays
 from perfcast.files.writing import write_bytes_atomically
+from perfcast.published.comparison import print_part
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -54,3 +55,7 @@ def read_archive(path: Path) -> Archive:
     if not isinstance(notes, dict):
         raise InputError(f"{path}: not an archive of weights: train again")
     return Archive(arrays, notes)
+
+
+if __name__ == "__main__":
+    print_part("nets.archive", "habitat", "nets")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from perfcast.core.arrays import Floats, Objects
 from perfcast.core.convolution import square_sizes
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.figures import StudyFigures
 from perfcast.published.nets.outputs import mlp_outputs
 from perfcast.published.nets.store import read_part
@@ -111,3 +112,7 @@ def load_direct_net(folder: Path, part: str) -> DirectNet:
         InputError: It is missing or broken.
     """
     return DirectNet(*load_weights(folder, part))
+
+
+if __name__ == "__main__":
+    print_part("nets.direct", "habitat", "nets")

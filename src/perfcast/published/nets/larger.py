@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.published.comparison import print_part
 from perfcast.published.habitat.predictor import net_names
 from perfcast.published.kernels.figures import collect_study_figures
 from perfcast.published.kernels.graph import StudyCost, build_table_cost
@@ -113,3 +114,7 @@ def load_larger_cost(name: str, folder: Path) -> StudyCost:
         InputError: It is not trained, or a file is broken.
     """
     return build_table_cost(load_larger(name, folder), read_record(folder, name))
+
+
+if __name__ == "__main__":
+    print_part("nets.larger", "habitat", "nets")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.arrays import Floats
+from perfcast.published.comparison import print_part
 
 
 def mlp_outputs(weights: Mapping[str, NDArray[np.float32]], inputs: Floats) -> Floats:
@@ -30,3 +31,7 @@ def _outputs(weights: Mapping[str, NDArray[np.float32]], inputs: Floats) -> Floa
         if place != places[-1]:
             hidden = np.maximum(hidden, np.float32(0.0))
     return hidden.astype(np.float64)
+
+
+if __name__ == "__main__":
+    print_part("nets.outputs", "habitat", "nets")

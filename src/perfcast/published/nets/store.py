@@ -12,6 +12,7 @@ from perfcast.errors import InputError
 from perfcast.files.looking import path_exists
 from perfcast.files.reading import read_json
 from perfcast.files.writing import write_text_atomically
+from perfcast.published.comparison import print_part
 from perfcast.published.nets.archive import Archive, read_archive, write_archive
 
 RECORD = "predictor.json"
@@ -60,3 +61,7 @@ def read_part(folder: Path, part: str) -> Archive:
         InputError: It is missing or broken.
     """
     return read_archive(folder / f"{part}.npz")
+
+
+if __name__ == "__main__":
+    print_part("nets.store", "habitat", "nets")

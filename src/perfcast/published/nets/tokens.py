@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from perfcast.published.comparison import print_part
+
 
 class TokenTransformer(nn.Module):
     """Each input is a token: a line of its own into ``width`` dimensions, which also tells its place.
@@ -26,3 +28,7 @@ class TokenTransformer(nn.Module):
         tokens = inputs[:, :, None] * self.slope + self.offset
         outputs: Tensor = self.head(self.encoder(tokens).flatten(1))
         return outputs
+
+
+if __name__ == "__main__":
+    print_part("nets.tokens", "habitat", "nets")

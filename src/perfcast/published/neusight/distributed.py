@@ -34,6 +34,7 @@ from perfcast.core.tensor import TensorType
 from perfcast.core.work import Call, StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
+from perfcast.published.comparison import print_part
 from perfcast.units import GIB, GIGA
 
 LINK_UTILIZATION = 0.72
@@ -184,3 +185,7 @@ def _cut_head(operation: Operation, vocabulary: int, num_ranks: int) -> Operatio
         memory_traffic_bytes=operation.memory_traffic_bytes // num_ranks,
         attributes=tuple(sorted(sizes.items())),
     )
+
+
+if __name__ == "__main__":
+    print_part("neusight.distributed", "neusight")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.core.hardware import Device
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.figures import collect_study_figures
 from perfcast.published.kernels.graph import PricedCalls, StudyCost
 from perfcast.published.neusight.nets import net_of
@@ -59,3 +60,7 @@ def load_neusight_cost(folder: Path) -> StudyCost:
         InputError: It is not trained, or a file is broken.
     """
     return StudyCost(NeuSightCalls(load_neusight(folder)))
+
+
+if __name__ == "__main__":
+    print_part("neusight.graph", "neusight")

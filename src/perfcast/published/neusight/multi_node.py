@@ -21,13 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training, TrainingDType
 from perfcast.prediction.step.predict import predict_plan
-from perfcast.printer.streams import say
+from perfcast.published.comparison import Comparison, Figure, print_comparison
+from perfcast.published.kernels.study import PAPER
 from perfcast.units import GIGA, MILLI
 
 #: Nodes → printed seconds.
@@ -46,6 +48,10 @@ INFINIBAND_BITS_PER_SECOND = 100 * GIGA
 _MOST_PARTS = 8
 MODEL, NUM_LAYERS, SEQUENCE_LENGTH = "gpt3-175b", 96, 2048
 
+PROTOCOL = (
+    "Several nodes: printed forecasts of a model that is not stated, beside ours of GPT-3 175B in fp32, one "
+    "sequence of 2,048 tokens a replica; neither was measured, and neither is an error of the other."
+)
 WHY: Mapping[str, str] = {
     "one node": "theirs adds kernels and all-reduces up, an all-reduce of b bytes at 7 · b / link instead of "
     "a ring's 7/4; model, precision and batch are theirs and unknown, ours is one sequence of GPT-3 175B",
@@ -133,21 +139,34 @@ def forecast_multi_node(
     return tuple(rows)
 
 
-def main() -> None:
-    """Print both, and why they differ."""
-    hop = decompose().hop_seconds
-    say(f"NeuSight's printed forecasts: one node + hops of {hop / MILLI:.2f} ms; ours: {MODEL}, fp32")
-    say(f"{'nodes':>6} {'plan':>16} {'printed ms':>11} {'hops':>5} {'ours ms':>9}  of which")
+def multi_node_figures() -> tuple[Figure, ...]:
+    """A row for each printed number of nodes, with what both are composed of."""
+    hop = decompose().hop_seconds / MILLI
+    figures = []
     for row in forecast_multi_node():
-        plan = f"tp8 pp{row.plan.pipeline_parallel} dp{row.plan.data_parallel}"
+        plan = f"tp{row.plan.tensor_parallel} pp{row.plan.pipeline_parallel} dp{row.plan.data_parallel}"
         causes = ", ".join(f"{name} {seconds / MILLI:.0f}" for name, seconds in row.seconds_by_cause.items())
-        say(
-            f"{row.nodes:>6} {plan:>16} {row.printed_seconds / MILLI:>11.1f} {row.hops:>5} "
-            f"{row.seconds / MILLI:>9.1f}  {causes}"
-        )
-    for subject, reason in WHY.items():
-        say(f"{subject}: {reason}")
+        figures.append(
+            Figure(
+                what=f"{row.nodes:,} node{'s' if row.nodes > 1 else ''} of eight H100, {plan}",
+                published=row.printed_seconds / MILLI, ours=row.seconds / MILLI, unit="ms", digits=6,
+                where="forecasts on several nodes",
+                note=f"printed: one node and {row.hops} hops of {hop:.2f} ms; ours, in ms: {causes}",
+            )
+        )  # fmt: skip
+    return tuple(figures)
+
+
+def compare(data: Path | None = None) -> Comparison:
+    """The printed forecasts beside ours; no data change it."""
+    return Comparison(
+        system="neusight.multi_node",
+        paper=PAPER,
+        protocol=PROTOCOL,
+        figures=multi_node_figures(),
+        notes=tuple(f"{subject}: {why}" for subject, why in WHY.items()),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    print_comparison(compare)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfcast.published.comparison import print_part
+
 NUM_LAYERS, WIDTH = 8, 512
 NUM_INPUTS, NUM_OUTPUTS = 4, 3
 
@@ -59,3 +61,7 @@ def net_of(operation: str) -> str | None:
 def row_work(operation: str) -> tuple[float, float]:
     """fp32 bytes moved and flops done per element of the output of a row kernel."""
     return (12.0 if operation in _BINARY else 8.0), _FLOPS.get(operation, 1.0)
+
+
+if __name__ == "__main__":
+    print_part("neusight.nets", "neusight")

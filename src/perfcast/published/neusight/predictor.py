@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.figures import StudyFigures, collect_study_figures
 from perfcast.published.nets.outputs import mlp_outputs
 from perfcast.published.nets.store import read_part, read_record
@@ -161,3 +162,7 @@ def _load_net(folder: Path, name: str, record: Mapping[str, float]) -> TrainedNe
         ratio_low=record["ratio_low"],
         ratio_high=record["ratio_high"],
     )
+
+
+if __name__ == "__main__":
+    print_part("neusight.predictor", "neusight")

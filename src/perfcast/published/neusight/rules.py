@@ -19,6 +19,7 @@ from perfcast.core.convolution import parse_convolution
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
+from perfcast.published.comparison import print_part
 from perfcast.published.neusight.nets import net_of, row_work
 
 
@@ -210,3 +211,7 @@ _RULES: Mapping[str, Rule] = {
 
 #: Kinds of operations whose arithmetic the nets stand for; they were trained on fp32 alone.
 PRICED_KINDS = frozenset({OperationKind.MATMUL, OperationKind.BATCHED_MATMUL, OperationKind.ATTENTION})
+
+
+if __name__ == "__main__":
+    print_part("neusight.rules", "neusight")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.errors import InputError
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.figures import StudyFigures
 
 #: AMD's Tensile ('MT128x64x16'), cuBLAS and CUTLASS ('sgemm_128x64'), cuBLAS on Hopper ('tilesize128x128').
@@ -105,3 +106,7 @@ class TileTable:
 
         rows_of = {str(name): np.flatnonzero(self.operations == name) for name in np.unique(self.operations)}
         return {name: (rows, cKDTree(self.features[rows])) for name, rows in rows_of.items()}
+
+
+if __name__ == "__main__":
+    print_part("neusight.tiles", "neusight")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.figures import StudyFigures
 from perfcast.units import GIB, GIGA, KILO, MIB
 
@@ -118,3 +119,7 @@ def _waves(work: _Tiles, peak_gigaflops: Floats, figures: StudyFigures) -> Waves
 def sigmoid(x: Floats) -> Floats:
     """1 / (1 + e⁻ˣ), without overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * x))
+
+
+if __name__ == "__main__":
+    print_part("neusight.waves", "neusight")

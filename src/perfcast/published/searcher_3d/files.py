@@ -14,6 +14,7 @@ from typing import Any
 
 from perfcast.errors import InputError
 from perfcast.files.reading import read_json
+from perfcast.published.comparison import print_part
 
 #: Beyond it, listing the plans would take longer than a search may.
 MAX_DEVICES = 10**9
@@ -152,3 +153,7 @@ def _read_object(path: str | Path) -> Mapping[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{path} holds no JSON object of figures")
     return values
+
+
+if __name__ == "__main__":
+    print_part("searcher_3d.files", "searcher_3d")

@@ -11,6 +11,7 @@ from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.hardware import Device
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
+from perfcast.published.comparison import print_part
 from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel
 from perfcast.units import GIGA, MEGA, TERA
 from perfcast.workload.blocks.step.flops import flops_per_sequence
@@ -44,3 +45,7 @@ def describe_model(model: Transformer, global_batch_size: int, sequence_length: 
         tensor_traffic_megabytes=_SUMS_OF_LAYER * model.num_layers * activation,
         gradient_megabytes=count_parameters(model) * _HALF / MEGA, layer_activation_megabytes=(activation,),
     )  # fmt: skip
+
+
+if __name__ == "__main__":
+    print_part("searcher_3d.job", "searcher_3d")

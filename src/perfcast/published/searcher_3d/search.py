@@ -35,6 +35,7 @@ from multiprocessing import get_context
 from perfcast.errors import InputError, PerfcastError
 from perfcast.files.writing import check_writable, write_text_atomically
 from perfcast.printer.streams import say
+from perfcast.published.comparison import print_part
 from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel, read_cluster, read_model
 
 BASE_EFFICIENCY = 0.35
@@ -190,3 +191,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     say(f"best (data, tensor, pipeline): {winner}")
     return 0
+
+
+if __name__ == "__main__":
+    print_part("searcher_3d.search", "searcher_3d")

@@ -1,0 +1,37 @@
+"""Printed errors of the larger nets of NeuSight's study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfcast.published.comparison import Comparison, Figure, print_comparison
+from perfcast.published.kernels.study import PAPER
+
+#: Net → mean errors of batched products in percent: sizes and devices like those trained on, and others.
+PRINTED_ERRORS = {
+    "mlp8": (28.0, 70.9),
+    "mlp16": (22.3, 81.4),
+    "transformer3": (22.3, 126.1),
+    "transformer6": (21.0, 86.4),
+}
+
+
+def compare(data: Path | None = None) -> Comparison:
+    """The printed errors; ours need trained nets."""
+    figures = [
+        Figure(what=f"{net}, batched products {place}", published=error, ours=None, unit="%", digits=4)
+        for net, errors in PRINTED_ERRORS.items()
+        for place, error in zip(("in distribution", "out of it"), errors, strict=True)
+    ]
+    return Comparison(
+        system="nets",
+        paper=PAPER,
+        protocol="Mean errors of fp32 batched products.",
+        figures=tuple(figures),
+        reason="Ours need a trained net: perfcast train mlp8 --data DIR, then perfcast validate neusight "
+        "--data DIR --predictor mlp8.",
+    )
+
+
+if __name__ == "__main__":
+    print_comparison(compare)
