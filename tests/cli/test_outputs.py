@@ -21,8 +21,9 @@ READ = {
     "calibrate": set(), "catalog": set(), "data summary": {"folders"}, "explain-result": {"file"},
     "measure kernels": {"source"},
     "mesh cost": {"profile", "data"}, "mesh discover": {"source", "topology"}, "mesh profile": {"logs"},
-    "predict": {"weights"}, "published": {"data"}, "replay": {"timeline", "values", "module"}, "scale": {"data"},
-    "search": {"prices"}, "serving": {"requests"}, "shard": {"indices"}, "trace forecast": {"overheads"},
+    "predict": {"weights"}, "published": {"data"}, "replay": {"timeline", "values", "module"},
+    "scale": {"data"}, "search": {"prices"}, "serving": {"requests"}, "shard": {"indices"},
+    "trace forecast": {"overheads"},
     "trace info": {"paths"}, "train": {"folders"}, "validate": {"data", "train_data", "weights"},
 }  # fmt: skip
 
