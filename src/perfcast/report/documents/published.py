@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from perfcast.published.comparison import Comparison
 from perfcast.published.systems import System
 from perfcast.report.document import Block, Cell, Column, Document, Fact, Items, Note, Section, Table
+from perfcast.report.values import Value
 
 
 def systems_document(systems: Mapping[str, System]) -> Document:
@@ -47,7 +48,7 @@ def _blocks(comparison: Comparison) -> list[Block]:
 
 def _table(comparison: Comparison) -> Table:
     has_place = any(one.where for one in comparison.figures)
-    rows = []
+    rows: list[tuple[Value | Cell, ...]] = []
     for one in comparison.figures:
         published, ours, difference = one.texts
         cells = (
