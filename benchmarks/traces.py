@@ -31,7 +31,7 @@ from statistics import mean
 
 import numpy as np
 
-from perfcast.published.multi_gpu_2024 import geometric_mean_error
+from perfcast.published.multi_gpu_2024.iteration import geometric_mean_error
 from perfcast.traces.critical_path.path import build_path_graph, longest_path
 from perfcast.traces.kineto.reader import read_kineto, read_ranks
 from perfcast.traces.link.kernels import link_kernels

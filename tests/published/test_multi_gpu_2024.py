@@ -2,7 +2,11 @@ import pytest
 
 from made_up_sharding import problem, random_tables, table
 from perfcast.errors import InputError
-from perfcast.published.multi_gpu_2024 import choose_sharder, geometric_mean_error, predict_iteration
+from perfcast.published.multi_gpu_2024.iteration import (
+    choose_sharder,
+    geometric_mean_error,
+    predict_iteration,
+)
 from perfcast.searches.sharding.choose import choose_sharding
 from perfcast.traces.timeline.program import DeviceWork, HostPiece, Overhead, RankProgram, StepSpan
 

@@ -77,6 +77,11 @@ PREDICTORS: Mapping[str, Entry] = {
         "perfcast.published.li2020:load_li2020",
         cost_model="perfcast.published.li2020:load_li2020_cost",
     ),
+    "lin2024": Entry(
+        "Lin et al. (TPDS 2024): an MLP for each family and device, constants for memory-bound kernels",
+        "perfcast.published.multi_gpu_2024.predictor:load_lin2024",
+        cost_model="perfcast.published.multi_gpu_2024.cost:load_lin2024_cost",
+    ),
     **{
         name: Entry(
             description,

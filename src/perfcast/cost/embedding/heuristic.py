@@ -80,14 +80,14 @@ class HeuristicEmbeddingPricer:
             if phase == "forward"
             else backward_traffic(columns, self.optimizer)
         )
-        memory_share, cache_bytes = _RATES.get(self.device.die, _OTHER_RATES)
-        memory_rate = memory_share * self.device.memory_bytes_per_second
+        _, cache_bytes = _RATES.get(self.device.die, _OTHER_RATES)
+        pace = memory_rate(self.device)
         cache_rate = cache_bytes * self.device.num_sms * self.device.clock_hertz
         slower = _slowness(columns.dim)
         return np.stack(
             [
-                slower * traffic.memory_bytes / memory_rate,
-                slower * traffic.cache_bytes / max(cache_rate, memory_rate),
+                slower * traffic.memory_bytes / pace,
+                slower * traffic.cache_bytes / max(cache_rate, pace),
                 np.ones(len(columns)),
             ],
             axis=1,
@@ -105,6 +105,12 @@ class HeuristicEmbeddingPricer:
         at_once = np.ceil(_RESIDENT_WARPS * self.device.num_sms / columns.batch_size)
         rows: Floats = np.floor(_CACHE_SHARE * self.device.l2_bytes / (at_once * columns.row_bytes))
         return rows
+
+
+def memory_rate(device: Device) -> float:
+    """Bytes per second that the study measured of a device's memory, in its share of the datasheet's."""
+    share, _ = _RATES.get(device.die, _OTHER_RATES)
+    return share * device.memory_bytes_per_second
 
 
 def _slowness(dim: Floats) -> Floats:

@@ -38,6 +38,7 @@ TRAININGS: Mapping[str, Training] = {
     "neusight": Training(f"{_HERE}.neusight:train_neusight", num_epochs=100),
     "habitat": Training(f"{_HERE}.habitat:train_habitat", num_epochs=100),
     "li2020": Training(f"{_HERE}.li2020:train_li2020"),
+    "lin2024": Training(f"{_HERE}.lin2024:train_lin2024", num_epochs=100),
     **{name: Training(f"{_HERE}.larger:train_larger", num_epochs=100, named=True) for name in LARGER},
 }
 
