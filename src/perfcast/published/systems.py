@@ -37,8 +37,8 @@ SYSTEMS: Mapping[str, System] = {
     ),
     "multi_gpu_2024": System(
         title="Lin et al. 2024, multi-GPU training from traces",
-        home="perfcast.published.multi_gpu_2024:compare",
-        state="works; its recordings are not public",
+        home="perfcast.published.multi_gpu_2024.compare:compare",
+        state="errors of kernels, of steps and of the choice of sharding on other machines",
     ),
     "mystique": System(
         title="Mystique (Liang et al. 2023), benchmarks from traces",

@@ -22,6 +22,7 @@ from perfcast.cost.embedding.heuristic import HeuristicEmbeddingPricer
 from perfcast.cost.embedding.model import price_lookups
 from perfcast.cost.model import Estimates
 from perfcast.errors import PlanError
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.graph import StudyCost, build_table_cost
 from perfcast.published.multi_gpu_2024.memory_bound import operation_seconds
 from perfcast.published.multi_gpu_2024.predictor import NAME, Lin2024, WithoutLaunch, load_lin2024
@@ -118,3 +119,7 @@ def load_lin2024_cost(folder: Path) -> Lin2024Cost:
     study = build_table_cost(alone, {**record, "nets": record["errors_of_kernels"]})
     constants = record["errors_of_kernels"]["vec"]
     return Lin2024Cost(predictor, study, (constants["ratio_low"], constants["ratio_high"]))
+
+
+if __name__ == "__main__":
+    print_part("multi_gpu_2024.cost", "multi_gpu_2024")

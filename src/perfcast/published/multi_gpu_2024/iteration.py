@@ -21,12 +21,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from perfcast.errors import InputError
-from perfcast.published.comparison import Comparison, Figure, print_comparison
+from perfcast.published.comparison import print_part
 from perfcast.searches.sharding.baselines import COMPARED_2024, place_baseline
 from perfcast.searches.sharding.options import list_options
 from perfcast.searches.sharding.placement import time_placements
@@ -149,25 +148,5 @@ def _busy_seconds(program: RankProgram, line: RankTimeline, works: Sequence[int]
     return float(np.maximum(spans[:, 1] - np.maximum(spans[:, 0], reached), 0.0).sum())
 
 
-def compare(data: Path | None = None) -> Comparison:
-    """The paper's headline figures; they rest on recordings that are not public."""
-    reason = "rests on recordings that are not public"
-    return Comparison(
-        system="multi_gpu_2024",
-        paper='Lin et al., "Towards Universal Performance Modeling for Machine Learning Training on '
-        'Multi-GPU Platforms", IEEE TPDS 2024',
-        protocol="A recorded step run again with modelled host overheads and kernels, rank by rank.",
-        figures=(
-            Figure(what="geometric-mean error, recommendation models", published=5.21, ours=None, unit="%",
-                   note=reason),
-            Figure(what="geometric-mean error, transformers", published=3.00, ours=None, unit="%",
-                   note=reason),
-            Figure(what="sharding tasks whose fastest rule is named", published=85.0, ours=None, unit="%",
-                   note=reason),
-        ),
-        reason="Figures of ours are in docs/accuracy.md.",
-    )  # fmt: skip
-
-
 if __name__ == "__main__":
-    print_comparison(compare)
+    print_part("multi_gpu_2024.iteration", "multi_gpu_2024")

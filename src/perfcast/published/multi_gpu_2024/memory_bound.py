@@ -18,6 +18,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.embedding.heuristic import memory_rate
+from perfcast.published.comparison import print_part
 
 _FP32_BYTES = 4
 #: Measured over the datasheet's fp32 peak, by die; and the median.
@@ -93,3 +94,7 @@ def operation_seconds(operation: Operation, device: Device) -> float | None:
     counted = operation.inputs if operation.name == "sum" else operation.outputs
     elements = np.array([float(max(tensor.num_elements for tensor in counted))])
     return float(work_seconds(work, elements, device)[0])
+
+
+if __name__ == "__main__":
+    print_part("multi_gpu_2024.memory_bound", "multi_gpu_2024")

@@ -18,6 +18,7 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.published.comparison import print_part
 from perfcast.published.kernels.roofline import KernelRoofline
 from perfcast.published.multi_gpu_2024.memory_bound import MEASURED, work_seconds
 from perfcast.published.multi_gpu_2024.regressors import (
@@ -148,3 +149,7 @@ def load_lin2024(folder: Path) -> Lin2024:
             for family in FAMILIES
         }
     )
+
+
+if __name__ == "__main__":
+    print_part("multi_gpu_2024.predictor", "multi_gpu_2024")

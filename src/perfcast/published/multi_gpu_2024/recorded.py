@@ -18,6 +18,7 @@ from perfcast.core.operation import Operation
 from perfcast.cost.embedding.heuristic import HeuristicEmbeddingPricer
 from perfcast.cost.embedding.model import price_lookups
 from perfcast.cost.model import CostModel
+from perfcast.published.comparison import print_part
 from perfcast.published.multi_gpu_2024.iteration import KERNEL_FIXED_SECONDS, Iteration, predict_iteration
 from perfcast.published.multi_gpu_2024.predictor import NAME
 from perfcast.traces.events import NONE, OperatorInputs, Trace
@@ -161,3 +162,7 @@ def _seconds(lookup: EmbeddingLookup, device: Device, kind: str, phase: str) -> 
 
 
 _OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")
+
+
+if __name__ == "__main__":
+    print_part("multi_gpu_2024.recorded", "multi_gpu_2024")

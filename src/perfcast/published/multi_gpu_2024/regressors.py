@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from perfcast.core.arrays import Floats
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.published.comparison import print_part
 from perfcast.published.nets.direct import Scaling, load_weights
 from perfcast.published.nets.outputs import mlp_outputs
 from perfcast.units import MILLI
@@ -91,3 +92,7 @@ def load_regressor(folder: Path, part: str) -> Regressor:
         InputError: It is missing or broken.
     """
     return Regressor(*load_weights(folder, part))
+
+
+if __name__ == "__main__":
+    print_part("multi_gpu_2024.regressors", "multi_gpu_2024")
