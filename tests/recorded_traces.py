@@ -24,9 +24,10 @@ class Recording:
         """A marked step."""
         self._add("user_annotation", f"ProfilerStep#{number}", start, duration, 1, {})
 
-    def mark(self, name: str, start: float, duration: float, thread: int = 1) -> None:
-        """A marked range."""
-        self._add("user_annotation", name, start, duration, thread, {})
+    def mark(self, name: str, start: float, duration: float, thread: int = 1, **args: Any) -> None:
+        """A marked range; ``args`` as those of an operator."""
+        own = {key.replace("_", " "): value for key, value in args.items()}
+        self._add("user_annotation", name, start, duration, thread, own)
 
     def operator(self, name: str, start: float, duration: float, thread: int = 1, **args: Any) -> None:
         """An operator; ``args`` are those of the format with spaces for underscores."""

@@ -6,8 +6,10 @@ from __future__ import annotations
 STEP_MARK = "ProfilerStep"
 #: The node of an execution trace that lists the process groups.
 GROUPS_NODE = "## process_group:init ##"
-#: Beginning of the names of what gloo's threads carry out, and of ranges in which NCCL is asked.
-GLOO, NCCL = "gloo:", "nccl:"
+#: Beginning of the names of what gloo's threads carry out.
+GLOO = "gloo:"
+#: Beginnings of the names of ranges in which a library of collectives is asked (``nccl:all_to_all``).
+ASKING = ("nccl:", "rccl:", "ucc:", "mpi:", "xccl:", "hccl:")
 #: The operator that records what NCCL is asked for.
 COLLECTIVE_RECORD = "record_param_comms"
 _ROOT = "[pytorch|profiler|execution_"

@@ -47,9 +47,11 @@ def test_a_chakra_trace_is_told_of_in_json(tmp_path: Path, capsys):
     assert data["num_objections"] == 0
 
 
-def test_astra_sim_gets_its_files(tmp_path: Path, capsys):
-    called(chakra, two_kernels().write(tmp_path), "--out", tmp_path / "out", "--astra-sim")
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"workload.0.et", "network.yml", "run.sh"}
+def test_one_rank_alone_is_refused_for_astra_sim_before_anything_is_written(tmp_path: Path):
+    with pytest.raises(TraceError, match="ASTRA-sim takes two ranks or more") as caught:
+        called(chakra, two_kernels().write(tmp_path), "--out", tmp_path / "out", "--astra-sim")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_options_of_writing_need_a_folder(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,6 @@ def test_astra_sim_takes_the_folder_and_finds_the_recorded_time(tmp_path: Path) 
 
 def test_what_astra_sim_cannot_carry_out_takes_its_duration(tmp_path: Path) -> None:
     found = two_ranks(tmp_path).workload
-    from dataclasses import replace
 
     def as_reduce(node: ChakraNode) -> ChakraNode:
         changed = tuple(replace(a, value=1) if a.name == "comm_type" else a for a in node.attributes)
@@ -208,8 +208,17 @@ def test_ranks_that_do_not_fit_together_are_named(tmp_path: Path) -> None:
     lacking = ChakraTrace("x", found.traces[1].nodes[:2], rank=1)
     with pytest.raises(TraceError, match=r"on ranks \[0\], not on \[0, 1\]"):
         collective_members(ChakraWorkload((found.traces[0], lacking)))
-    with pytest.raises(TraceError, match="ASTRA-sim needs all ranks from 0 on"):
-        fit_for_astra_sim(ChakraWorkload((found.traces[1],)))
+    moved = tuple(replace(trace, rank=trace.rank + 1) for trace in found.traces)
+    with pytest.raises(TraceError, match="ASTRA-sim needs all ranks from 0 on; there are 1, 2"):
+        fit_for_astra_sim(ChakraWorkload(moved))
+
+
+def test_one_rank_is_refused_for_astra_sim_as_it_refuses_it(tmp_path: Path) -> None:
+    alone = ChakraWorkload(two_ranks(tmp_path).workload.traces[:1])
+    assert network_of(alone) == ()
+    with pytest.raises(TraceError, match="ASTRA-sim takes two ranks or more"):
+        write_astra_sim(alone, tmp_path / "out", network_of(alone))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_schedule_with_a_circle_is_refused() -> None:
@@ -267,3 +276,56 @@ def test_names_with_halves_of_characters_are_written(tmp_path: Path) -> None:
     trace = build_chakra("s", 0, [Planned("a\ud800", 0, MICRO)])
     write_folder(ChakraWorkload((trace,)), tmp_path / "out")
     assert read_chakra_files([tmp_path / "out" / "workload.0.et"])[0].nodes[0].name == "a?"
+
+
+def piped(rank: int, shape: list[int] | None) -> Recording:
+    """A step in which rank 0 sends what rank 1 receives, as older PyTorch records it: in marks alone."""
+    told: dict[str, object] = {"Input_Dims": [shape], "Input_type": ["float"]} if shape and not rank else {}
+    recording = Recording(rank, 2)
+    recording.step(1, 0, 200)
+    recording.operator("aten::mm", 10, 20)
+    recording.mark("nccl:recv" if rank else "nccl:send", 40, 20, **told)
+    recording.call("cudaLaunchKernel", 45, 5, 2)
+    recording.kernel("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", 100, 50, 2, 20)
+    recording.call("cudaDeviceSynchronize", 80, 80, 3)
+    return recording
+
+
+def ends_of(workload: ChakraWorkload) -> list[tuple[NodeType, object, object]]:
+    return [
+        (node.type, node.value("comm_size"), node.value("comm_dst"))
+        for trace in workload.traces
+        for node in trace.nodes
+        if "SendRecv" in node.name
+    ]
+
+
+def test_sends_and_receives_are_nodes_of_the_size_that_either_end_recorded(tmp_path: Path) -> None:
+    found = chakra_from_traces([piped(rank, [250]).read(tmp_path) for rank in (0, 1)]).workload
+    assert ends_of(found) == [(NodeType.SEND, 1000, 1), (NodeType.RECEIVE, 1000, 1)]
+    assert ends_of(fit_for_astra_sim(found)) == ends_of(found)
+    assert objections(found) == ()
+
+
+def test_messages_without_size_or_other_end_compute_for_astra_sim(tmp_path: Path) -> None:
+    found = chakra_from_traces([piped(rank, None).read(tmp_path) for rank in (0, 1)]).workload
+    assert [kind for kind, _, _ in ends_of(found)] == [NodeType.SEND, NodeType.RECEIVE]
+    assert [kind for kind, _, _ in ends_of(fit_for_astra_sim(found))] == [NodeType.COMPUTE] * 2
+    lonely = ChakraWorkload(
+        (found.traces[0], replace(found.traces[0], rank=1, nodes=found.traces[0].nodes[:1]))
+    )
+    assert any("no other trace has the other end" in objection for objection in objections(lonely))
+
+
+def test_what_was_launched_before_a_late_rank_begins_begins_with_it(tmp_path: Path) -> None:
+    """Its longest path is its own step, not also what the others were ahead."""
+    late = Recording(1, 2)
+    late.kernel("earlier", 35, 10, 99)
+    late.step(1, 40, 100)
+    late.operator("aten::mm", 50, 20)
+    late.call("cudaLaunchKernel", 55, 5, 1)
+    late.kernel("gemm", 65, 20, 1)
+    traces = [two_kernels().read(tmp_path), late.read(tmp_path)]
+    found = chakra_from_traces(traces)
+    paths = [longest_path(trace).micros * MICRO for trace in found.workload.traces]
+    assert paths == pytest.approx(found.measured_seconds, abs=2 * MICRO)

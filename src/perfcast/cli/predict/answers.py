@@ -46,12 +46,15 @@ def answer(asked: PredictQuestion, outputs: Outputs, chakra: str | None) -> None
 
 
 def _write_chakra(priced: PricedStep, folder: str) -> None:
-    """All ranks and what ASTRA-sim needs beside them; one rank of each stage where all are too many."""
+    """All ranks and what ASTRA-sim needs beside them; one rank of each stage where all are too many.
+
+    ASTRA-sim takes no single device.
+    """
     from perfcast.traces.chakra.astra_sim import dimensions_of, write_astra_sim, write_folder
     from perfcast.traces.chakra.from_plan import chakra_from_step
 
     workload, cluster = chakra_from_step(priced, with_waits=False), priced.planned.step.cluster
-    if len(workload.traces) == cluster.num_devices:
+    if 1 < len(workload.traces) == cluster.num_devices:
         write_astra_sim(workload, folder, dimensions_of(cluster))
     else:
         write_folder(workload, folder)

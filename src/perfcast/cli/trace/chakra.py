@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     help="Write Chakra traces of recordings into this folder.",
 )
 @click.option(
-    "--astra-sim", is_flag=True, help="Write all that ASTRA-sim needs beside them: it takes the folder as is."
+    "--astra-sim",
+    is_flag=True,
+    help="Write all that ASTRA-sim needs beside them: it takes the folder of two ranks or more as is.",
 )
 @click.option("--cluster", metavar="NAME:N", help="With --astra-sim, the network; default: as recorded.")
 @click.option(

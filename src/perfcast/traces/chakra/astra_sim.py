@@ -24,7 +24,7 @@ from perfcast.errors import TraceError
 from perfcast.files.writing import make_folder, write_text_atomically
 from perfcast.traces.chakra.collectives import WORLD
 from perfcast.traces.chakra.order import missing_dependencies
-from perfcast.traces.chakra.play import collective_members
+from perfcast.traces.chakra.play import collective_members, lonely_messages
 from perfcast.traces.chakra.trace import (
     ChakraAttribute,
     ChakraNode,
@@ -34,7 +34,7 @@ from perfcast.traces.chakra.trace import (
     NodeType,
 )
 from perfcast.traces.chakra.writer import write_chakra
-from perfcast.units import GIB, GIGA, MICRO, MILLI
+from perfcast.units import GIB, MICRO, MILLI
 
 PREFIX = "workload"
 #: What ASTRA-sim carries out itself.
@@ -69,13 +69,9 @@ class NetworkDimension:
     latency_seconds: float
 
 
-#: Of one device, which sends nothing.
-ALONE = (NetworkDimension("Ring", 1, GIGA, MICRO),)
-
-
 def dimensions_of(cluster: Cluster) -> tuple[NetworkDimension, ...]:
-    """A cluster's levels that join more than one child; one of a single device where there is none."""
-    found = tuple(
+    """A cluster's levels that join more than one child; none of a single device."""
+    return tuple(
         NetworkDimension(
             "Switch" if level.link.is_switched else "Ring",
             level.size,
@@ -85,7 +81,6 @@ def dimensions_of(cluster: Cluster) -> tuple[NetworkDimension, ...]:
         for level in cluster.levels
         if level.size > 1
     )
-    return found or ALONE
 
 
 def network_of(workload: ChakraWorkload) -> tuple[NetworkDimension, ...]:
@@ -108,11 +103,9 @@ def network_of(workload: ChakraWorkload) -> tuple[NetworkDimension, ...]:
             if moved and node.duration_micros:
                 rates.append(moved / node.seconds)
                 steps.append(node.seconds / count)
-    if ranks == 1:
-        return ALONE
-    if not rates:
+    if not rates and ranks > 1:
         raise TraceError("no collective tells how fast the network is; name a cluster")
-    return (NetworkDimension("Ring", ranks, max(rates), min(steps)),)
+    return (NetworkDimension("Ring", ranks, max(rates), min(steps)),) if ranks > 1 else ()
 
 
 def _ring(node: ChakraNode, members: int) -> tuple[float, int]:
@@ -236,9 +229,17 @@ exec "${{ASTRA_SIM:?}}" \\
 def fit_for_astra_sim(workload: ChakraWorkload) -> ChakraWorkload:
     """The same with what ASTRA-sim cannot carry out taking its duration, and no message of less than a byte.
 
+    Messages of which only one end, or no size, was recorded become computing: the simulator would wait for
+    the other end for ever.
+
     Raises:
-        TraceError: Ranks that are not 0, 1, …
+        TraceError: One rank alone; ranks that are not 0, 1, …
     """
+    if len(workload.traces) == 1:
+        raise TraceError(
+            "ASTRA-sim takes two ranks or more (its network refuses a single device), and this is one: give "
+            "the recordings of all ranks, or leave --astra-sim out"
+        )
     ranks = sorted(trace.rank for trace in workload.traces)
     if ranks != list(range(len(ranks))):
         raise TraceError(
@@ -246,14 +247,24 @@ def fit_for_astra_sim(workload: ChakraWorkload) -> ChakraWorkload:
             f"{' …' if len(ranks) > 8 else ''}"
         )
     sizes = {group.name: len(group.ranks) for group in workload.groups}
+    lonely = lonely_messages(workload)
     traces = tuple(
-        replace(trace, nodes=tuple(_fitted(node, sizes.get(node.group, len(ranks))) for node in trace.nodes))
+        replace(
+            trace,
+            nodes=tuple(
+                _fitted(node, sizes.get(node.group, len(ranks)), node.id in lonely[trace.rank])
+                for node in trace.nodes
+            ),
+        )
         for trace in workload.traces
     )
     return replace(workload, traces=traces)
 
 
-def _fitted(node: ChakraNode, members: int) -> ChakraNode:
+def _fitted(node: ChakraNode, members: int, is_lonely: bool) -> ChakraNode:
+    if node.type in (NodeType.SEND, NodeType.RECEIVE):
+        is_known = not is_lonely and node.number("comm_size") > 0
+        return node if is_known else replace(node, type=NodeType.COMPUTE)
     if node.type != NodeType.COLLECTIVE:
         return node
     size, kind = node.number("comm_size"), node.number("comm_type", -1)
@@ -273,6 +284,12 @@ def _with(node: ChakraNode, name: str, value: int) -> ChakraNode:
 def objections(workload: ChakraWorkload) -> tuple[str, ...]:
     """What ASTRA-sim's reader would stumble over, in words; nothing if it takes the workload."""
     found = [objection for trace in workload.traces for objection in _of_rank(trace, workload)]
+    if len(workload.traces) > 1:
+        found += [
+            f"rank {rank}: node {node} is a message of which no other trace has the other end"
+            for rank, nodes in lonely_messages(workload).items()
+            for node in sorted(nodes)
+        ]
     try:
         collective_members(workload)
     except TraceError as error:

@@ -33,9 +33,9 @@ class CommunicationNode:
     Attributes:
         name: As in ``core.collective.COLLECTIVES``.
         input_bytes: What this rank puts in: the full buffer of an all-reduce, reduce-scatter or all-to-all,
-            this rank's part of an all-gather.
+            this rank's part of an all-gather; 0 where it was not recorded.
         group: Decimal name of the process group.
-        peer: The other rank of a send or receive.
+        peer: The other rank of a send or receive; -1 where it was not recorded.
         tag: Tells messages between two ranks apart.
     """
 
@@ -55,13 +55,10 @@ def communication_attributes(collective: CommunicationNode, rank: int) -> tuple[
     """Attributes in the types that simulators read: sizes int64, ranks int32, the group as text."""
     size = ChakraAttribute("comm_size", "int64", collective.input_bytes)
     if collective.name in ("send", "receive"):
-        source, target = (rank, collective.peer) if collective.name == "send" else (collective.peer, rank)
-        return (
-            size,
-            ChakraAttribute("comm_src", "int32", source),
-            ChakraAttribute("comm_dst", "int32", target),
-            ChakraAttribute("comm_tag", "int32", collective.tag),
-        )
+        ends = (rank, collective.peer) if collective.name == "send" else (collective.peer, rank)
+        numbers = zip(("comm_src", "comm_dst", "comm_tag"), (*ends, collective.tag), strict=True)
+        known = [(name, number) for name, number in numbers if number >= 0]
+        return (size, *(ChakraAttribute(name, "int32", number) for name, number in known))
     kind = COLLECTIVE_TYPES[collective.name]
     return (
         ChakraAttribute("comm_type", "int64", int(kind)),

@@ -147,12 +147,14 @@ def _collectives(trace: Trace, program: RankProgram, details: OperatorDetails) -
                 fuller = details.fuller(nearest, part.host_row)
                 asked = part.collective
                 found[rows[row]] = (
-                    replace(fuller, peer=asked.peer, tag=asked.tag) if asked.is_message else fuller
+                    replace(fuller, name=asked.name, peer=asked.peer, tag=asked.tag)
+                    if asked.is_message
+                    else fuller
                 )
     return {
         work: collective
         for work, collective in found.items()
-        if canonical_name(collective.name) in COLLECTIVE_TYPES or collective.peer != NONE
+        if canonical_name(collective.name) in COLLECTIVE_TYPES or collective.is_message
     }
 
 

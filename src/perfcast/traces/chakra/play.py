@@ -80,6 +80,22 @@ def collective_members(workload: ChakraWorkload) -> Mapping[_Key, tuple[int, ...
     return {key: tuple(rank for rank, _ in nodes) for key, nodes in found.items() if len(nodes) > 1}
 
 
+def lonely_messages(workload: ChakraWorkload) -> Mapping[int, frozenset[int]]:
+    """Of each rank, nodes of messages whose other end is not among the traces."""
+    ends: Counter[_Key] = Counter()
+    keys = {trace.rank: dict(_keys(trace)) for trace in workload.traces}
+    for own in keys.values():
+        ends.update(own.values())
+    return {
+        trace.rank: frozenset(
+            node.id
+            for node in trace.nodes
+            if node.type in (NodeType.SEND, NodeType.RECEIVE) and ends[keys[trace.rank].get(node.id, ())] < 2
+        )
+        for trace in workload.traces
+    }
+
+
 def _keys(trace: ChakraTrace) -> Iterator[tuple[int, _Key]]:
     """Collectives in the order of ids, which is the order in which a simulator issues them."""
     places: Counter[_Key] = Counter()
@@ -94,6 +110,8 @@ def _family(node: ChakraNode, rank: int) -> _Key:
     if node.type == NodeType.COLLECTIVE and not node.is_on_host:
         return ("collective", node.group or WORLD)
     if node.type in (NodeType.SEND, NodeType.RECEIVE):
+        if node.value("comm_dst" if node.type == NodeType.SEND else "comm_src") is None:
+            return ()
         source, target = node.number("comm_src", rank), node.number("comm_dst", rank)
         return ("message", f"{source} to {target}", node.number("comm_tag"))
     return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfcast.errors import PlanError, TraceError
 from perfcast.traces.chakra.astra_sim import objections
@@ -21,6 +21,8 @@ class ChakraSummary:
     Attributes:
         num_nodes_by_type: By the names of ``NodeType``, smaller letters.
         num_collectives_by_type: By the names of ``CollectiveType``.
+        num_messages_by_type: Sends and receives, by the names of ``NodeType``.
+        num_unknown_sizes: Collectives (barriers aside) and messages that do not say how large they are.
         num_missing: Dependencies on nodes that are not in the file.
         node_seconds: Of all nodes, as if none ran beside another.
         longest_path_seconds: Along the dependencies.
@@ -39,6 +41,8 @@ class ChakraSummary:
     node_seconds: float
     longest_path_seconds: float
     measured_seconds: float | None = None
+    num_messages_by_type: Mapping[str, int] = field(default_factory=dict)
+    num_unknown_sizes: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ def summarize_workload(workload: ChakraWorkload, measured_seconds: Sequence[floa
 
 def _summary(trace: ChakraTrace, measured_seconds: float | None) -> ChakraSummary:
     collectives = [node for node in trace.nodes if node.type == NodeType.COLLECTIVE]
+    messages = [node for node in trace.nodes if node.type in (NodeType.SEND, NodeType.RECEIVE)]
+    sized = [n for n in collectives if n.number("comm_type", -1) != CollectiveType.BARRIER] + messages
     return ChakraSummary(
         trace.source,
         trace.rank,
@@ -92,6 +98,8 @@ def _summary(trace: ChakraTrace, measured_seconds: float | None) -> ChakraSummar
         trace.seconds,
         longest_path(trace).micros * MICRO,
         measured_seconds,
+        _counted(NodeType, [node.type for node in messages]),
+        sum(node.number("comm_size") <= 0 for node in sized),
     )
 
 

@@ -33,7 +33,11 @@ C10D_NAMES = {
     "c10d::scatter_": "scatter",
     "c10d::send": "send",
     "c10d::recv_": "recv",
+    "c10d::recv_any_source_": "recv",
     "c10d::barrier": "barrier",
+    "c10d::alltoall": "all_to_all",
+    "c10d::alltoall_base": "all_to_all",
+    "c10d::allgather_coalesced_": "all_gather",
 }
 #: Numbers of groups are smaller, addresses larger.
 _LARGEST_NAME = 2**32
@@ -75,9 +79,10 @@ def collective_of(row: int, arguments: Mapping[str, Any]) -> Collective:
     """The collective that a row's arguments describe (NCCL kernels, ``record_param_comms``)."""
     size = _count(arguments.get("Group size"))
     ranks = ranks_in(arguments.get("Process Group Ranks"), size)
+    name = str(arguments.get("Collective name", "")).lower()
     return Collective(
         row=row,
-        name=str(arguments.get("Collective name", "")).lower(),
+        name=name,
         in_elements=_count(arguments.get("In msg nelems")),
         out_elements=_count(arguments.get("Out msg nelems")),
         dtype=dtype_of(str(arguments.get("dtype", ""))),
@@ -87,14 +92,23 @@ def collective_of(row: int, arguments: Mapping[str, Any]) -> Collective:
         in_splits=_splits(arguments.get("In split size")),
         out_splits=_splits(arguments.get("Out split size")),
         sequence=_count(arguments["Seq"]) if "Seq" in arguments else NONE,
-        peer=_peer(arguments),
+        peer=_peer(arguments, name, ranks),
     )
 
 
-def _peer(arguments: Mapping[str, Any]) -> int:
-    """The other rank of a message, among all ranks."""
-    peer = arguments.get({"send": "Dst Rank", "recv": "Src Rank"}.get(str(arguments["Collective name"]), ""))
-    return _count(peer) if peer is not None else NONE
+def _peer(arguments: Mapping[str, Any], name: str, ranks: tuple[int, ...]) -> int:
+    """The other rank of a message, among all ranks; before it had a name of its own, ``Rank`` is its place.
+
+    ``saveNcclMeta`` of PyTorch's torch/csrc/profiler/util.cpp: the record of a send or a receive has the
+    peer's place in the group where that of a collective has the rank's own or the root's.
+    """
+    if name not in ("send", "recv"):
+        return NONE
+    peer = arguments.get("Dst Rank" if name == "send" else "Src Rank")
+    if peer is not None:
+        return _count(peer)
+    place = _count(arguments.get("Rank")) if "Rank" in arguments else NONE
+    return ranks[place] if 0 <= place < len(ranks) else NONE
 
 
 def with_only_group(
@@ -102,23 +116,35 @@ def with_only_group(
 ) -> tuple[Collective, ...]:
     """Collectives that do not say their group are in the only one there is; with several, nobody can say.
 
-    The other ranks of their messages, counted within the group, become those among all ranks.
+    Where its sizes tell how many ranks it is between (an all-gather's parts, an all-to-all's splits), only
+    the groups of that size are asked. The other ranks of their messages, counted within the group, become
+    those among all ranks.
     """
+    collectives = tuple(collectives)
     if not groups:
-        return tuple(collectives)
-    only = groups[0] if len(groups) == 1 else None
+        return collectives
     return tuple(
-        collective if collective.group or collective.group_size else _in_group(collective, only)
+        collective if collective.group or collective.ranks else _in_group(collective, groups)
         for collective in collectives
     )
 
 
-def _in_group(collective: Collective, group: ProcessGroup | None) -> Collective:
-    if group is None:
+def _in_group(collective: Collective, groups: tuple[ProcessGroup, ...]) -> Collective:
+    fitting = [group for group in groups if collective.group_size in (0, group.size)]
+    if len(fitting) != 1:
         return replace(collective, peer=NONE)
+    group = fitting[0]
     is_member = 0 <= collective.peer < group.size
     peer = group.ranks[collective.peer] if is_member else NONE
     return replace(collective, group=group.name, group_size=group.size, ranks=group.ranks, peer=peer)
+
+
+def with_only_peer(collective: Collective, rank: int, world_size: int) -> Collective:
+    """A message whose other rank was not recorded is with the only other one of its group, or at all."""
+    if not collective.is_message or collective.peer != NONE:
+        return collective
+    others = [other for other in collective.ranks or range(min(world_size, 3)) if other != rank]
+    return replace(collective, peer=others[0]) if len(others) == 1 else collective
 
 
 def peer_and_tag(name: str, numbers: Sequence[int]) -> tuple[int, int]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfcast.core.arrays import Integers
+from perfcast.traces.collectives.groups import with_only_peer
 from perfcast.traces.collectives.kernels import is_communication
+from perfcast.traces.collectives.undescribed import collectives_by_kernels, with_groups_of_streams
 from perfcast.traces.events import NONE, Category, Collective, Trace
 from perfcast.traces.link.kernels import KernelLinks, innermost, link_kernels, nest
 from perfcast.traces.marks import GLOO
+
+_ASKING = (Category.OPERATOR, Category.ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +36,47 @@ def recorded_collectives(
 ) -> tuple[RecordedCollective, ...]:
     """The rank's collectives in the order in which they were asked for.
 
+    A kernel that nothing describes is told by its name, by the operator around its launch whose name is that
+    of a collective, and by the range above it on its device.
+
     Args:
         links, parents: Of the trace, where they are known.
     """
     events = trace.events
     parents = nest(events).parents if parents is None else parents
     links = link_kernels(events) if links is None else links
-    asked = [c for c in trace.collectives if events.categories[c.row] == Category.OPERATOR]
+    asked = [c for c in trace.collectives if events.categories[c.row] in _ASKING]
     work: dict[int, list[int]] = {collective.row: [] for collective in asked}
     is_asked = np.zeros(len(events), dtype=bool)
     is_asked[list(work)] = True
-    loose = []
-    operators = innermost(parents, links.operators, is_asked)
-    for row, operator in zip(links.rows.tolist(), operators.tolist(), strict=True):
-        is_described = row in trace.collective_by_row
-        if operator != NONE and (is_described or is_communication(events.name(row))):
-            work[operator].append(row)
-        elif operator == NONE and is_described:
+    loose: list[RecordedCollective] = []
+    undescribed: list[tuple[int, int]] = []
+    requests = innermost(parents, links.calls, is_asked)
+    for row, call, request in zip(links.rows.tolist(), links.calls.tolist(), requests.tolist(), strict=True):
+        is_described, is_one = row in trace.collective_by_row, is_communication(events.name(row))
+        if request != NONE and (is_described or is_one):
+            work[request].append(row)
+        elif is_described:
             loose.append(RecordedCollective(trace.collective_by_row[row], NONE, (row,)))
+        elif is_one:
+            undescribed.append((row, call))
     ranges = _gloo_ranges(trace, asked)
-    found = [RecordedCollective(c, c.row, tuple(work[c.row]) or ranges.get(c.row, ())) for c in asked]
-    return tuple(
-        sorted(found + loose, key=lambda one: one.host_row if one.host_row != NONE else one.work_rows[0])
-    )
+    found = [
+        RecordedCollective(c, NONE, (c.row,))
+        if events.name(c.row).startswith(GLOO)
+        else RecordedCollective(c, c.row, tuple(work[c.row]) or ranges.get(c.row, ()))
+        for c in asked
+    ]
+    known = (one.collective for one in (*found, *loose))
+    named = collectives_by_kernels(trace, undescribed, parents, known)
+    found += loose
+    found += [RecordedCollective(one, operator, (one.row,)) for one, operator in named]
+    grouped = with_groups_of_streams(trace, [(one.collective, one.work_rows) for one in found])
+    found = [
+        replace(one, collective=with_only_peer(whole, trace.rank, trace.world_size))
+        for one, whole in zip(found, grouped, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda one: one.host_row if one.host_row != NONE else one.work_rows[0]))
 
 
 def _gloo_ranges(trace: Trace, asked: Sequence[Collective]) -> dict[int, tuple[int, ...]]:

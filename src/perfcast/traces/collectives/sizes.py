@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from perfcast.core.arrays import Integers
 from perfcast.core.collective import bus_factor
 from perfcast.traces.collectives.groups import is_address
-from perfcast.traces.collectives.kernels import is_communication
 from perfcast.traces.collectives.matching import CollectiveMember
-from perfcast.traces.collectives.recorded import recorded_collectives
+from perfcast.traces.collectives.recorded import RecordedCollective, recorded_collectives
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE, Collective, Trace
 from perfcast.traces.link.kernels import KernelLinks
@@ -82,25 +81,24 @@ def find_collectives(trace: Trace, links: KernelLinks, parents: Integers) -> tup
     """All collectives that took time, in the order of their start.
 
     Kernels are those whose names say so, described by their own record, by what asked for them, or by
-    nothing but their names.
+    what lies around them.
     """
-    events = trace.events
-    described: dict[int, tuple[Collective, int]] = {}
-    for one in recorded_collectives(trace, links, parents):
-        for row in one.work_rows:
-            described[row] = (trace.collective_by_row.get(row, one.collective), one.host_row)
-    for row in links.rows.tolist():
-        if row not in described and is_communication(events.name(row)):
-            described[row] = (Collective(row, events.name(row), 0, 0, "", "", 0), NONE)
+    described = {row: one for one in recorded_collectives(trace, links, parents) for row in one.work_rows}
     streams: dict[int, int] = {}
     return tuple(
-        _timed(trace, row, collective, host_row, streams)
-        for row, (collective, host_row) in sorted(described.items())
+        _timed(trace, row, _own(trace, row, one.collective), one, streams)
+        for row, one in sorted(described.items())
     )
 
 
+def _own(trace: Trace, row: int, asked: Collective) -> Collective:
+    """A kernel's own description, where it has one that says as much as what asked for it."""
+    own = trace.collective_by_row.get(row, asked)
+    return own if own.in_elements or not asked.in_elements else asked
+
+
 def _timed(
-    trace: Trace, row: int, collective: Collective, host_row: int, streams: dict[int, int]
+    trace: Trace, row: int, collective: Collective, asked: RecordedCollective, streams: dict[int, int]
 ) -> TimedCollective:
     size, name = collective.group_size or trace.world_size, canonical_name(collective.name)
     width = dtype_bytes(collective.dtype)
@@ -108,10 +106,9 @@ def _timed(
     place = collective.ranks.index(trace.rank) if trace.rank in collective.ranks else NONE
     splits = (collective.in_splits, collective.out_splits)
     crossing = ring_elements(name, collective.in_elements, collective.out_elements, size, place, splits)
-    asked = trace.collective_by_row.get(host_row, collective)
     return TimedCollective(
         row=row,
-        host_row=host_row,
+        host_row=asked.host_row,
         name=name,
         dtype=collective.dtype,
         message_bytes=message_bytes,
@@ -121,7 +118,7 @@ def _timed(
         ranks=collective.ranks,
         start_seconds=float(trace.events.start_seconds[row]),
         end_seconds=float(trace.events.end_seconds[row]),
-        part=_part(trace, row, collective, asked, streams),
+        part=_part(trace, row, collective, asked.collective, streams),
     )
 
 

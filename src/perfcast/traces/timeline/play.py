@@ -102,6 +102,7 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, collectives: _Collecti
     streams = [builder.add_lane(Lane(f"{name} {stream}")) for stream in rank.streams]
     way = Lane(f"{name} launch")  # each launch has its own: any number are under way at one time
     last = [builder.add(chain, rank.offset_seconds, label="start") for chain in chains]
+    begun = last[:1] if rank.offset_seconds else []  # what was launched before still begins with its rank
     issued: dict[int, int] = {}
     pieces = []
     for piece in rank.pieces:
@@ -118,6 +119,8 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, collectives: _Collecti
         after = []
         if index in issued:
             after.append(builder.add(builder.add_lane(way), work.lead_seconds, (issued[index],), "launch"))
+        else:
+            after += begun
         collective, own = collectives.of(work.collective, work.seconds)
         works.append(
             builder.add(streams[work.stream], work.gap_seconds + own, after, work.name, collective=collective)

@@ -12,6 +12,7 @@ from perfcast.traces.events import Step, Trace
 from perfcast.traces.files.json_stream import garbage_collection_paused
 from perfcast.traces.link.kernels import link_kernels, nest
 from perfcast.traces.timeline.build import build_program
+from perfcast.traces.timeline.clocks import clock_errors
 from perfcast.traces.timeline.program import RankProgram
 from perfcast.units import GIGA
 
@@ -31,20 +32,24 @@ def build_ranks(
         raise TraceError("no recording was given")
     chosen = [_steps(trace, step_numbers) for trace in traces]
     origin = min(trace.origin_nanoseconds for trace in traces)
-    starts = [
-        (trace.origin_nanoseconds - origin) / GIGA + (steps[0].start_seconds if steps else 0.0)
-        for trace, steps in zip(traces, chosen, strict=True)
-    ]
-    first = min(starts)
+    zeros = [(trace.origin_nanoseconds - origin) / GIGA for trace in traces]
     programs, parts = [], []
     with garbage_collection_paused():
-        for trace, steps, start in zip(traces, chosen, starts, strict=True):
+        for trace, steps in zip(traces, chosen, strict=True):
             nesting = nest(trace.events)
             links = link_kernels(trace.events, nesting)
             program = build_program(trace, links, steps)
-            programs.append(replace(program, offset_seconds=start - first))
+            programs.append(program)
             parts.append(_parts(program, find_collectives(trace, links, nesting.parents)))
-    return _joined(programs, parts)
+    joined = _joined(programs, parts)
+    zeros = [zero - late for zero, late in zip(zeros, clock_errors(traces, joined, zeros), strict=True)]
+    starts = [
+        zero + (steps[0].start_seconds if steps else 0.0) for zero, steps in zip(zeros, chosen, strict=True)
+    ]
+    first = min(starts)
+    return tuple(
+        replace(program, offset_seconds=start - first) for program, start in zip(joined, starts, strict=True)
+    )
 
 
 def _parts(

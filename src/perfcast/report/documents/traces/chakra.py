@@ -29,8 +29,9 @@ def document_of(summary: WorkloadSummary) -> Document:
 def _rank(rank: ChakraSummary) -> Section:
     facts = [Fact("Nodes", _counts(rank.num_nodes_by_type))]
     if rank.num_collectives_by_type:
-        size = format_bytes(rank.communication_bytes)
-        facts.append(Fact("Collectives", f"{_counts(rank.num_collectives_by_type)}: {size} put in"))
+        facts.append(Fact("Collectives", f"{_counts(rank.num_collectives_by_type)}: {_size(rank)}"))
+    if rank.num_messages_by_type:
+        facts.append(Fact("Messages", _counts(rank.num_messages_by_type)))
     facts.append(Fact("Longest path", _path(rank)))
     if rank.num_missing:
         missing = f"{rank.num_missing} dependencies on nodes that are not there"
@@ -39,6 +40,18 @@ def _rank(rank: ChakraSummary) -> Section:
     return Section(
         title=f"{number}: {rank.num_nodes} nodes, {rank.num_dependencies} dependencies ({rank.source})",
         facts=tuple(facts),
+    )
+
+
+def _size(rank: ChakraSummary) -> str:
+    unknown = rank.num_unknown_sizes
+    if not unknown:
+        return f"{format_bytes(rank.communication_bytes)} put in"
+    beside = f"the size of {unknown} was not recorded"
+    return (
+        f"{format_bytes(rank.communication_bytes)} put in, and {beside}"
+        if rank.communication_bytes
+        else beside
     )
 
 
