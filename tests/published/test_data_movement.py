@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.errors import InputError
+from perfcast.published.data_movement.compare import CHOSEN, NOTEBOOK, compare, measure_distance
 from perfcast.published.data_movement.curve import (
     PUBLISHED_FILE,
     draw_curve,
@@ -202,3 +203,28 @@ def test_a_folder_without_a_readable_curve_is_an_error(tmp_path: Path, text: str
         (tmp_path / PUBLISHED_FILE).write_text(text)
     with pytest.raises(InputError):
         read_published_curve(tmp_path)
+
+
+def test_a_distance_of_curves_is_in_points_of_utilization():
+    found = measure_distance([(1e25, 0.7), (1e26, 0.5)], [0.71, 0.47])
+    assert (found.mean_points, found.largest_points) == pytest.approx((2.0, 3.0))
+
+
+def test_the_notebooks_parameters_differ_from_the_chosen_ones_in_the_base_utilization_alone():
+    assert NOTEBOOK.base_utilization == H100_SXM5.base_utilization == 0.8
+    assert replace(NOTEBOOK, base_utilization=CHOSEN.base_utilization) == CHOSEN
+
+
+def test_the_curve_is_compared_under_both_sets_of_parameters_and_drawn(tmp_path: Path):
+    lines = "log10_training_flop,theoretical_utilization_pct_digitised\n25,69.8\n28,64.9\n"
+    (tmp_path / PUBLISHED_FILE).write_text(lines)
+    found = compare(tmp_path)
+    rows = {one.what: one for one in found.figures if one.what.startswith("utilization at")}
+    assert [one.published for one in rows.values()] == pytest.approx([69.8, 64.9] * 2)
+    chosen, notebook = (
+        rows[f"utilization at 1.0e+25 FLOP, {name} parameters"] for name in ("chosen", "notebook's")
+    )
+    assert (chosen.difference, notebook.difference) == pytest.approx((0.2, 10.1), abs=0.2)
+    assert found.plots[0].series[-1].name == "published"
+    assert [y for _, y in found.plots[0].series[-1].points] == pytest.approx([0.698, 0.649])
+    assert not found.reason

@@ -130,3 +130,17 @@ def test_the_verb_lists_all_systems_and_writes_one_with_its_origin(tmp_path: Pat
 def test_bad_questions_are_errors(arguments: list[str], tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(arguments) == 2
+
+
+def test_a_page_draws_the_published_curve_and_ours(tmp_path: Path):
+    lines = "log10_training_flop,theoretical_utilization_pct_digitised\n25,69.8\n28,64.9\n"
+    (tmp_path / "data_movement_utilization_curve.csv").write_text(lines)
+    picture = tmp_path / "curve.svg"
+    assert run(["published", "data_movement", "--data", str(tmp_path), "--picture", str(picture)]) == 0
+    drawn = picture.read_text()
+    assert all(name in drawn for name in ("published", "chosen parameters", "notebook"))
+
+
+def test_what_several_rows_have_in_common_is_said_once():
+    figures = tuple(Figure(what=what, published=1.0, ours=2.0, note="why") for what in ("one", "other"))
+    assert Comparison(system="it", paper="p", protocol="q", figures=figures).row_notes == (("one", "why"),)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--data", metavar="DIR", help="Measured tables, for the rows that need them.")
-@output_options()
+@output_options(html=True)
 def published(name: str | None, data: str | None, outputs: Outputs) -> None:
     """List the published systems, or print one's figures beside ours.
 

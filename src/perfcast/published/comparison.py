@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from perfcast.errors import PerfcastError
 from perfcast.printer.streams import say
@@ -83,6 +84,35 @@ def _shown(value: float | None, unit: str, digits: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Points of a plot.
+
+    Attributes:
+        points: (x, y), by x.
+        is_line: Whether a line goes through them, and no marks.
+    """
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    is_line: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """What is better seen than read: published points and ours; x is drawn as powers of ten.
+
+    Attributes:
+        y_unit: 'share' is a fraction drawn in percent; '' is none.
+    """
+
+    name: str
+    x_title: str
+    y_title: str
+    y_unit: Literal["share", "s", ""]
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A system's figures beside ours.
 
@@ -93,6 +123,7 @@ class Comparison:
         figures: In the paper's order.
         reason: One line: which rows are missing and what brings them, or why there are none; '' if none is.
         notes: What else sets ours apart, a line each.
+        plots: The same as figures, for pages and pictures.
     """
 
     system: str
@@ -101,10 +132,20 @@ class Comparison:
     figures: tuple[Figure, ...] = ()
     reason: str = ""
     notes: tuple[str, ...] = ()
+    plots: tuple[Plot, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.figures and not self.reason:
             raise ValueError(f"{self.system}: neither figures nor a reason why there are none")
+
+    @property
+    def row_notes(self) -> tuple[tuple[str, str], ...]:
+        """(row, its note); what is said of several rows stands at the first."""
+        noted: dict[str, str] = {}
+        for one in self.figures:
+            if one.note:
+                noted.setdefault(one.note, one.what)
+        return tuple((what, note) for note, what in noted.items())
 
 
 #: Data folder, or None → figures.
@@ -116,7 +157,7 @@ def lines_of(comparison: Comparison) -> list[str]:
     lines = [f"{comparison.system}: {comparison.paper}", comparison.protocol]
     if comparison.figures:
         lines += ["", *_table([(one.what, *one.texts) for one in comparison.figures])]
-        noted = [f"{one.what}: {one.note}" for one in comparison.figures if one.note]
+        noted = [f"{what}: {note}" for what, note in comparison.row_notes]
         lines += ["", *noted] if noted else []
     more = [*comparison.notes, *([comparison.reason] if comparison.reason else [])]
     return [*lines, "", *more] if more else lines

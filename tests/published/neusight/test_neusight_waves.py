@@ -38,6 +38,29 @@ def test_a_product_by_hand():
     assert waves.inputs[0] == pytest.approx(np.log2(by_hand))
 
 
+@given(
+    m=st.floats(1, 1e5), n=st.floats(1, 1e5), num_sms=st.floats(1, 300), peak=st.floats(1e2, 1e6),
+    bandwidth=st.floats(10, 1e4),
+)  # fmt: skip
+def test_the_papers_fifth_input_is_the_first_less_the_second(
+    m: float, n: float, num_sms: float, peak: float, bandwidth: float
+):
+    waves = product(m, n, num_sms=num_sms, peak=peak, bandwidth=bandwidth)
+    tile_gigaflop, tile_megabytes = 2 * 16 * 64 * 32 / 1e9, 4 * (16 * 64 + 64 * 32 + 16 * 32) / 2**20
+    ridge = (peak / 1000) / bandwidth  # as the code's comment has it
+    assert waves.with_intensity[0, 4] == pytest.approx(np.log2(tile_gigaflop / tile_megabytes / ridge))
+    assert waves.with_intensity[0, :4].tolist() == waves.inputs[0].tolist()
+
+
+def test_a_net_of_four_inputs_does_what_one_of_five_does():
+    weights = np.random.default_rng(0).normal(size=(5, 3))
+    folded = weights[:4].copy()
+    folded[0] += weights[4]
+    folded[1] -= weights[4]
+    waves = product(m=48, n=128)
+    assert waves.with_intensity @ weights == pytest.approx(waves.inputs @ folded)
+
+
 def test_a_row_kernel_by_hand():
     waves = vector_waves(
         np.array([[7.0, 1000.0]]), np.array([[8.0, 5.0]]), np.array([512.0]), figures(num_sms=10)

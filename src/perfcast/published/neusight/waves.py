@@ -11,6 +11,11 @@ o are the outputs of a net; the second is not used. ``W · P·T / roof`` is call
 kernel takes at utilization 1. Source: Lee, Phanishayee, Mahajan, "Forecasting GPU Performance for Deep
 Learning Training and Inference", ASPLOS 2025, and its code: intensity counts padded operations over unpadded
 bytes, binary gigabytes of traffic meet decimal gigabytes of bandwidth.
+
+The paper's table has a fifth input, the tile's intensity over the device's, (T/S) / (F/R), which its code
+leaves out. It is the first input over the second: in logarithms their difference, which the first layer of a
+net of four forms by itself. A net of five computes nothing that one of four does not (``with_intensity``;
+``benchmarks/neusight_inputs.py`` trains both).
 """
 
 from __future__ import annotations
@@ -41,6 +46,11 @@ class Waves:
     inputs: Floats
     num_waves: Floats
     bound_seconds: Floats
+
+    @property
+    def with_intensity(self) -> Floats:
+        """The inputs and the paper's fifth, the first less the second; [n, 5]."""
+        return np.concatenate([self.inputs, self.inputs[:, :1] - self.inputs[:, 1:2]], axis=1)
 
     def seconds(self, outputs: Floats) -> Floats:
         """Latency from a net's outputs [n, 3]; 0 where the utilization is negative, as in the study."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfcast.published.comparison import Comparison
+from perfcast.published.comparison import Comparison, Plot
 from perfcast.published.systems import System
+from perfcast.report import palette
 from perfcast.report.document import Block, Cell, Column, Document, Fact, Items, Note, Section, Table
+from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.report.values import Value
 
 
@@ -34,12 +36,13 @@ def comparison_document(comparison: Comparison) -> Document:
 
 
 def _blocks(comparison: Comparison) -> list[Block]:
-    blocks: list[Block] = []
+    blocks: list[Block] = [
+        Section(title=plot.name, blocks=(draw_plot(plot),), only="page") for plot in comparison.plots
+    ]
     if comparison.figures:
         blocks.append(_table(comparison))
-    noted = tuple((one.what, one.note) for one in comparison.figures if one.note)
-    if noted:
-        blocks.append(Section(title="Single figures", blocks=(Items(noted),)))
+    if comparison.row_notes:
+        blocks.append(Section(title="Single figures", blocks=(Items(comparison.row_notes),)))
     blocks += [Note(text) for text in comparison.notes]
     if comparison.reason:
         blocks.append(Note(comparison.reason))
@@ -58,10 +61,33 @@ def _table(comparison: Comparison) -> Table:
         )
         rows.append((one.what, *cells, *([one.where] if has_place else [])))
     columns = (
-        Column("Figure"),
+        Column("Figure", least_width=28),
         Column("Published", folds=False),
         Column("Ours", folds=False),
         Column("Difference", folds=False),
     )
-    place = (Column("Where"),) if has_place else ()
+    place = (Column("Where", only="page"),) if has_place else ()
     return Table(columns=(*columns, *place), rows=tuple(rows), things="figures")
+
+
+def draw_plot(plot: Plot) -> Figure:
+    """Published points and ours: lines where a series is one, marks elsewhere."""
+    series = tuple(
+        Curve(
+            name=one.name,
+            colour=palette.TURNS[index % len(palette.TURNS)],
+            mode="lines" if one.is_line else "markers",
+            x=tuple(x for x, _ in one.points),
+            y=tuple(y for _, y in one.points),
+            hovers_values=True,
+        )
+        for index, one in enumerate(plot.series)
+    )
+    return Figure(
+        name=plot.name.replace(" ", "-"),
+        series=series,
+        height=380,
+        legend="above",
+        x=Axis(title=plot.x_title, scale="log"),
+        y=Axis(title=plot.y_title, unit=plot.y_unit, from_zero=True),
+    )
