@@ -10,7 +10,11 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.groups import with_only_peer
 from perfcast.traces.collectives.kernels import is_communication
-from perfcast.traces.collectives.undescribed import collectives_by_kernels, with_groups_of_streams
+from perfcast.traces.collectives.undescribed import (
+    carried_out_in_order,
+    collectives_by_kernels,
+    with_groups_of_streams,
+)
 from perfcast.traces.events import NONE, Category, Collective, Trace
 from perfcast.traces.link.kernels import KernelLinks, innermost, link_kernels, nest
 from perfcast.traces.marks import GLOO
@@ -61,9 +65,15 @@ def recorded_collectives(
         elif is_one:
             undescribed.append((row, call))
     ranges = _gloo_ranges(trace, asked)
+    workless = [c for c in asked if not work[c.row] and c.row not in ranges and not _is_gloo(trace, c)]
+    unlinked = [row for row, call in undescribed if call == NONE]
+    matched = dict(carried_out_in_order(trace, unlinked, workless))
+    undescribed = [(row, call) for row, call in undescribed if row not in matched]
+    for row, collective in matched.items():
+        work[collective.row].append(row)
     found = [
         RecordedCollective(c, NONE, (c.row,))
-        if events.name(c.row).startswith(GLOO)
+        if _is_gloo(trace, c)
         else RecordedCollective(c, c.row, tuple(work[c.row]) or ranges.get(c.row, ()))
         for c in asked
     ]
@@ -77,6 +87,10 @@ def recorded_collectives(
         for one, whole in zip(found, grouped, strict=True)
     ]
     return tuple(sorted(found, key=lambda one: one.host_row if one.host_row != NONE else one.work_rows[0]))
+
+
+def _is_gloo(trace: Trace, collective: Collective) -> bool:
+    return trace.events.name(collective.row).startswith(GLOO)
 
 
 def _gloo_ranges(trace: Trace, asked: Sequence[Collective]) -> dict[int, tuple[int, ...]]:

@@ -56,6 +56,27 @@ def collectives_by_kernels(
     return [(one, operator) for one, (_, operator) in zip(collectives, found, strict=True)]
 
 
+def carried_out_in_order(
+    trace: Trace, kernels: Sequence[int], asked: Sequence[Collective]
+) -> list[tuple[int, Collective]]:
+    """Kernels whose launch was not recorded, with what asked for them: from the last of both backwards.
+
+    Communicators carry out what they are asked for in order; what was asked for later than a kernel began, or
+    is of another kind than its name, is not it.
+
+    Args:
+        asked: In order, those of which no kernel is known.
+    """
+    events, left, found = trace.events, list(asked), []
+    for row in reversed(kernels):
+        word = word_of_kernel(events.name(row))
+        while left and events.start_seconds[left[-1].row] > events.start_seconds[row]:
+            left.pop()
+        if left and word in ("", _MESSAGES, word_of_kernel(left[-1].name)):
+            found.append((row, left.pop()))
+    return found
+
+
 def _around(parents: Integers, row: int) -> Iterable[int]:
     while row != NONE:
         row = int(parents[row])

@@ -16,6 +16,7 @@ import numpy as np
 
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
+from perfcast.traces.forecast.collectives import RankCollectives, collectives_of_ranks, describe_unknown
 from perfcast.traces.forecast.interval import join_ends
 from perfcast.traces.forecast.ratios import BOUNDED, PRICED, Provenance, sum_by_provenance
 from perfcast.traces.forecast.repricing import reprice_ranks
@@ -83,7 +84,8 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
     recorded = build_ranks(traces, request.steps)
     replayed = _mean(play_ranks(recorded).step_seconds)
     programs = [without_startup(trace, program) for trace, program in zip(traces, recorded, strict=True)]
-    repriced = reprice_ranks(traces, programs, request)
+    collectives = collectives_of_ranks(traces, programs) if request.cluster is not None else ()
+    repriced = reprice_ranks(traces, programs, request, collectives)
     pairs = [pair for variant in repriced for pair in variant.seconds_by_provenance.items()]
     sums = sum_by_provenance([word for word, _ in pairs], [seconds for _, seconds in pairs])
     variants = _changed(traces, repriced, request.changes)
@@ -111,6 +113,7 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
         assumptions=(
             *_startup_note(recorded, programs),
             *_assumptions(traces, request, sums),
+            *_unknown_note(programs, collectives),
             *describe_changes(request.changes, programs[0]),
             *_offset_note(programs),
         ),
@@ -173,6 +176,12 @@ def _startup_note(recorded: Sequence[RankProgram], programs: Sequence[RankProgra
     if not saved:
         return []
     return [f"the profiler's start, {format_seconds(saved)} of the first recorded step, is left out"]
+
+
+def _unknown_note(programs: Sequence[RankProgram], collectives: Sequence[RankCollectives]) -> list[str]:
+    """Collectives that have no price on the wanted cluster."""
+    note = describe_unknown(programs, collectives) if collectives else ""
+    return [note] if note else []
 
 
 def _offset_note(programs: Sequence[RankProgram]) -> list[str]:

@@ -10,10 +10,13 @@ import numpy as np
 from perfcast.core.arrays import Floats, Integers
 from perfcast.cost.host.processors import resolve_processor
 from perfcast.errors import PlanError
-from perfcast.traces.collectives.sizes import find_collectives
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.batch import BatchChange, change_of_batch
-from perfcast.traces.forecast.collectives import End, communication_seconds
+from perfcast.traces.forecast.collectives import (
+    End,
+    RankCollectives,
+    communication_seconds,
+)
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
 from perfcast.traces.forecast.interval import with_unknown_host
 from perfcast.traces.forecast.lines import check_second, on_lines
@@ -22,28 +25,40 @@ from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum
 from perfcast.traces.forecast.recording_cost import RecordingCost, cost_of_recording, without_cost
 from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
 from perfcast.traces.forecast.variant import Variant
-from perfcast.traces.link.kernels import link_kernels, nest
+from perfcast.traces.link.kernels import nest
 from perfcast.traces.overheads.profile import apply_overheads
 from perfcast.traces.timeline.program import RankProgram
 from perfcast.traces.timeline.ranks import build_ranks
 
 
 def reprice_ranks(
-    traces: Sequence[Trace], programs: Sequence[RankProgram], request: TraceForecastRequest
+    traces: Sequence[Trace],
+    programs: Sequence[RankProgram],
+    request: TraceForecastRequest,
+    collectives: Sequence[RankCollectives] = (),
 ) -> list[Variant]:
     """All ranks' programs as asked, ``request.changes`` aside.
+
+    Args:
+        collectives: Of each rank, where a cluster is asked for.
 
     Raises:
         PlanError: A batch that no shape follows; a precision that a device lacks; a second recording of
             other ranks or of the same batch.
     """
-    if request.second is None:
-        return [_reprice(trace, program, request) for trace, program in zip(traces, programs, strict=True)]
-    check_second(traces, request.second, request.batch)
-    others = _second_programs(request.second)
-    return [
+    others: Sequence[RankProgram | None] = [None] * len(traces)
+    if request.second is not None:
+        check_second(traces, request.second, request.batch)
+        others = _second_programs(request.second)
+    variants = [
         _reprice(trace, program, request, other)
         for trace, program, other in zip(traces, programs, others, strict=True)
+    ]
+    if request.cluster is None:
+        return variants
+    return [
+        _on_cluster(trace, variant, own, request)
+        for trace, variant, own in zip(traces, variants, collectives, strict=True)
     ]
 
 
@@ -61,7 +76,7 @@ def _second_programs(second: SecondRecording) -> list[RankProgram]:
 def _reprice(
     trace: Trace, program: RankProgram, request: TraceForecastRequest, other: RankProgram | None = None
 ) -> Variant:
-    """The host first, then works on the wanted device with the wanted batch, then collectives on the cluster.
+    """The host first, then works on the wanted device with the wanted batch; collectives stay.
 
     Args:
         other: The rank's program of the second recording, where there is one.
@@ -84,7 +99,7 @@ def _reprice(
         variant = _reprice_works(trace, program, parents, change, (request.before, request.after))
     if not is_host and request.profile is None and request.after and _is_elsewhere(request):
         variant = with_unknown_host(variant, resolve_processor(None, request.after.device).spread)
-    return _on_cluster(trace, variant, parents, request)
+    return variant
 
 
 def _is_elsewhere(request: TraceForecastRequest) -> bool:
@@ -124,13 +139,13 @@ def _reprice_works(
     )
 
 
-def _on_cluster(trace: Trace, variant: Variant, parents: Integers, request: TraceForecastRequest) -> Variant:
+def _on_cluster(
+    trace: Trace, variant: Variant, collectives: RankCollectives, request: TraceForecastRequest
+) -> Variant:
     """Collectives priced on the wanted cluster; as they are without one."""
     cluster = request.cluster
     if cluster is None:
         return variant
-    found = find_collectives(trace, link_kernels(trace.events), parents)
-    collectives = {collective.row: collective for collective in found}
     world_size = request.world_size or trace.world_size
 
     def on_cluster(program: RankProgram, end: End) -> RankProgram:
