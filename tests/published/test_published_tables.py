@@ -83,7 +83,7 @@ def test_a_systems_package_is_named_as_it_is(name: str):
     [
         (200.0, 210.0, "ms", 0.05, "+5.0 %"),
         (31.2, 30.0, "%", -1.2, "-1.2 points"),
-        (3.0, 3.0, "s", 0.0, "0"),
+        (3.0, 3.0, "s", 0.0, "none"),
         (0.0, 3.0, "s", None, "–"),
         (None, 3.0, "s", None, "–"),
         (3.0, None, "%", None, "–"),

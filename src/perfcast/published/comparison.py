@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from perfcast.errors import PerfcastError
-from perfcast.printer.streams import say
+from perfcast.printer.streams import drop_output, say
 
 #: Units whose difference is one of points, since they are shares already.
 SHARES = ("%", "points")
@@ -75,8 +75,8 @@ class Figure:
         if difference is None:
             return "–"
         if self.unit in SHARES:
-            return f"{difference:+.1f} points"
-        return f"{100 * difference:+.1f} %" if difference else "0"
+            return f"{difference:+.1f} points" if difference else "none"
+        return f"{100 * difference:+.1f} %" if difference else "none"
 
 
 def _shown(value: float | None, unit: str, digits: int) -> str:
@@ -188,6 +188,8 @@ def run_comparison(compare: Compare, arguments: Sequence[str]) -> int:
     try:
         for line in lines_of(compare(options.data)):
             say(line)
+    except BrokenPipeError:  # nobody reads on
+        drop_output()
     except PerfcastError as error:
         say(f"error: {error}", is_error=True)
         return 2

@@ -73,7 +73,7 @@ SYSTEMS: Mapping[str, System] = {
     "searcher_3d": System(
         title="3D-parallelism searcher (SoonHo Kim)",
         home="perfcast.published.searcher_3d.compare:compare",
-        state="the same file to the byte; the report prints no times that could be compared",
+        state="the same times and order as its public class; the report's own jobs are not public",
     ),
 }
 

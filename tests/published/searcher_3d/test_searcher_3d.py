@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.errors import InputError
+from perfcast.published.searcher_3d.compare import ORIGINAL_WINNER, compare
 from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel, read_cluster, read_model
 from perfcast.published.searcher_3d.search import (
     choose_plan,
@@ -187,3 +188,10 @@ def test_missing_files_folders_and_workers_are_errors(files, tmp_path, capsys):
     assert run(files, "--output", str(tmp_path / "none" / "out.json")) == 2
     assert run(files, "--workers", "0") == 2
     assert capsys.readouterr().err.count("error: ") == 3
+
+
+def test_a_jobs_plans_take_what_the_originals_estimators_say_to_the_digit():
+    found = compare()
+    assert len(found.figures) == 20
+    assert {one.difference for one in found.figures} == {0.0}
+    assert f"ours {ORIGINAL_WINNER}" in found.notes[0]
