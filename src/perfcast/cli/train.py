@@ -73,7 +73,8 @@ def train(
     PREDICTOR processor fits the constants of processors as devices to measured steps of image models, host
     those of the host to operators on an idle device and to steps of one image, serving those of requests and
     the spreads of serving to measured points under load, to one half of their configurations, inference what
-    a step of inference adds to the interval of its prices to published prompts, tokens and requests.
+    a step of inference adds to the interval of its prices to published prompts, tokens and requests,
+    recorded-kernels what kernels launched one by one take beyond their prices, by vendor, to recordings.
 
     PREDICTOR embedding is the cost of embedding lookups on this processor, fitted to lookups that --passes
     measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
@@ -247,6 +248,23 @@ def _train_inference(folders: tuple[str, ...], output: str | None, _: int | None
     say(found)
 
 
+def _train_recorded_kernels(folders: tuple[str, ...], output: str | None, _: int | None) -> None:
+    from perfcast.evidence.train.recorded_kernels.fit import fit_kernels, format_kernels
+    from perfcast.evidence.train.recorded_kernels.observe import find_recordings, observe
+    from perfcast.files.writing import check_writable, write_fitted_text
+
+    if not folders or output is None:
+        raise InputError("recorded-kernels is fitted to recordings: --data DIR --output FILE")
+    check_writable(output)
+    paths = [path for folder in folders for path in find_recordings(Path(folder))]
+    observed = list(observe(paths, lambda text: say(text, is_error=True)))
+    if not observed:
+        raise InputError("no recording there has shapes of operators on a device of the catalog")
+    found = format_kernels(fit_kernels(observed), observed)
+    write_fitted_text(output, found)
+    say(found)
+
+
 #: By folders, output and most rows: what is fitted to steps and operators of whole models, not to kernels.
 _OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None, int | None], None]] = {
     "vision": _train_vision,
@@ -254,6 +272,7 @@ _OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None, int | None], None
     "host": _train_host,
     "serving": _train_serving,
     "inference": _train_inference,
+    "recorded-kernels": _train_recorded_kernels,
 }
 
 

@@ -25,6 +25,8 @@ from perfcast.verbs.trace_forecast.question import TraceForecastQuestion
     click.option("--second-batch-size", type=int),
     click.option("--cluster", metavar="NAME:N"),
     click.option("--world-size", type=int),
+    click.option("--host", metavar="NAME"),
+    click.option("--recorded-host", metavar="NAME"),
     click.option("--overheads", metavar="FILE"),
     click.option("--what-if", multiple=True, metavar="CHANGE"),
     click.option("--steps", metavar="A:B"),

@@ -18,6 +18,7 @@ from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.collectives import RankCollectives, collectives_of_ranks, describe_unknown
 from perfcast.traces.forecast.interval import join_ends
+from perfcast.traces.forecast.other_host import describe_other_host, find_other_host
 from perfcast.traces.forecast.ratios import BOUNDED, PRICED, Provenance, sum_by_provenance
 from perfcast.traces.forecast.repricing import reprice_ranks
 from perfcast.traces.forecast.request import TraceForecastRequest
@@ -45,7 +46,9 @@ class TraceForecast:
         step_seconds, step_seconds_low, step_seconds_high: The forecast.
         device_seconds_before, device_seconds_after: Of all works of the first rank, a step, communication
             aside.
+        device_seconds_low, device_seconds_high: What prices leave open of the latter; 90 %.
         host_seconds_before, host_seconds_after: Of all host pieces likewise.
+        host_seconds_low, host_seconds_high: What another machine's host leaves open; 90 %.
         seconds_by_provenance: Device (on a processor: operator) time by what its price rests on, as recorded.
         assumptions: What was taken for granted.
     """
@@ -62,8 +65,12 @@ class TraceForecast:
     step_seconds_high: float
     device_seconds_before: float
     device_seconds_after: float
+    device_seconds_low: float
+    device_seconds_high: float
     host_seconds_before: float
     host_seconds_after: float
+    host_seconds_low: float
+    host_seconds_high: float
     seconds_by_provenance: Mapping[Provenance, float]
     assumptions: tuple[str, ...]
 
@@ -107,8 +114,12 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
         step_seconds_high=high,
         device_seconds_before=_device_seconds(first) / steps,
         device_seconds_after=_device_seconds(changed) / steps,
-        host_seconds_before=sum(piece.seconds for piece in first.pieces) / steps,
-        host_seconds_after=sum(piece.seconds for piece in changed.pieces) / steps,
+        device_seconds_low=_device_seconds(variants[0].low) / steps,
+        device_seconds_high=_device_seconds(variants[0].high) / steps,
+        host_seconds_before=_host_seconds(first) / steps,
+        host_seconds_after=_host_seconds(changed) / steps,
+        host_seconds_low=_host_seconds(variants[0].low) / steps,
+        host_seconds_high=_host_seconds(variants[0].high) / steps,
         seconds_by_provenance=sums,
         assumptions=(
             *_startup_note(recorded, programs),
@@ -167,6 +178,10 @@ def _device_seconds(program: RankProgram) -> float:
     return sum(work.seconds for work in program.works if not work.collective)
 
 
+def _host_seconds(program: RankProgram) -> float:
+    return sum(piece.seconds for piece in program.pieces)
+
+
 def _startup_note(recorded: Sequence[RankProgram], programs: Sequence[RankProgram]) -> list[str]:
     """What the programs leave out of the recording: the profiler's start."""
     saved = max(
@@ -191,10 +206,19 @@ def _offset_note(programs: Sequence[RankProgram]) -> list[str]:
     return [f"ranks began up to {format_seconds(latest)} apart; in the long run they keep in step"]
 
 
+def _host_note(trace: Trace, request: TraceForecastRequest) -> str:
+    other = find_other_host(request) if trace.platform != "cpu" else None
+    if other is not None:
+        return describe_other_host(other)
+    if request.profile is not None:
+        return f"host of {request.profile.host}" if request.profile.host else "host times by --overheads"
+    return "host times are as recorded"
+
+
 def _assumptions(
     traces: Sequence[Trace], request: TraceForecastRequest, seconds_by_provenance: Mapping[Provenance, float]
 ) -> list[str]:
-    notes = ["host times are as recorded" if request.profile is None else f"host of {request.profile.host}"]
+    notes = [_host_note(traces[0], request)]
     if request.second is not None:
         notes.append(
             f"each operator is on a line through a second recording, of batch {request.second.batch}"

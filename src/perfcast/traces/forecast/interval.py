@@ -15,10 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-
-from perfcast.traces.forecast.variant import Variant
-from perfcast.traces.timeline.program import RankProgram
 
 #: Relative standard deviation of the steps of a recording, in the middle of those that hold several (1.2, 1.8
 #: and 3.1 %; `perfcast validate coverage --subject "recorded steps"` says them), and for how many steps'
@@ -67,12 +63,3 @@ def join_ends(
     below = math.hypot(own, changed, math.log(middle / low) if 0 < low < middle else 0.0)
     above = math.hypot(own, changed, math.log(high / middle) if high > middle else 0.0)
     return middle * math.exp(-below), middle * math.exp(above)
-
-
-def with_unknown_host(variant: Variant, spread: float) -> Variant:
-    """The program beside another machine's host, which may be so many times faster or slower."""
-    return replace(variant, low=_host(variant.low, 1 / spread), high=_host(variant.high, spread))
-
-
-def _host(program: RankProgram, factor: float) -> RankProgram:
-    return program.with_piece_seconds([piece.seconds * factor for piece in program.pieces])

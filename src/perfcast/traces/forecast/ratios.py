@@ -13,9 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from perfcast.core.arrays import Floats
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
+from perfcast.cost.interval import common_part
 from perfcast.cost.model import CostModel, is_free, is_unknown
 from perfcast.traces.forecast.operations import lower_for
 
@@ -76,25 +77,60 @@ def price_ratios(
     ratio = np.full(count, bounded)
     low, high = ratio / BOUNDED_SPREAD, ratio * BOUNDED_SPREAD
     provenance: list[Provenance] = [BOUNDED] * count
+    prices = price_pairs(recorded, wanted, before, after)
+    known = prices.is_known
+    ratio[known] = prices.after[known] / prices.before[known]
+    low[known] = ratio[known] * prices.low[known] / prices.after[known]
+    high[known] = ratio[known] * prices.high[known] / prices.after[known]
+    for index in np.flatnonzero(known).tolist():
+        provenance[index] = PRICED
+    return Ratios(ratio, low, high, tuple(provenance))
+
+
+@dataclass(frozen=True)
+class PairPrices:
+    """Prices of works as recorded and as wanted, shape [n], seconds; nothing where ``is_known`` is False.
+
+    Attributes:
+        low, high: Of the wanted ones.
+        common: Of the variance of a wanted price's error, what it has in common with others of its kind.
+    """
+
+    before: Floats
+    after: Floats
+    low: Floats
+    high: Floats
+    common: Floats
+    is_known: Flags
+
+
+def price_pairs(
+    recorded: Sequence[Operation | None], wanted: Sequence[Operation | None], before: Side, after: Side
+) -> PairPrices:
+    """Both prices of each work, each different pair priced once.
+
+    Raises:
+        PlanError: A device lacks arithmetic in a precision that was recorded.
+    """
+    count = len(recorded)
+    found = PairPrices(*(np.zeros(count) for _ in range(5)), np.zeros(count, dtype=np.bool_))
     pairs: dict[tuple[Operation, Operation], list[int]] = {}
     for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
         if old is not None and new is not None:
             pairs.setdefault((old, new), []).append(index)
     if not pairs:
-        return Ratios(ratio, low, high, tuple(provenance))
+        return found
     old_ops, new_ops = [old for old, _ in pairs], [new for _, new in pairs]
     knows = ~(is_unknown(old_ops) | is_unknown(new_ops) | is_free(old_ops) | is_free(new_ops))
     was = before.cost_model.estimate(lower_for(old_ops, before.device, before.dtype), before.device)
     will = after.cost_model.estimate(lower_for(new_ops, after.device, after.dtype), after.device)
     for place, indices in enumerate(pairs.values()):
         if knows[place] and was.seconds[place] > 0:
-            own = will.seconds[place] / was.seconds[place]
-            ratio[indices] = own
-            low[indices] = own * will.seconds_low[place] / will.seconds[place]
-            high[indices] = own * will.seconds_high[place] / will.seconds[place]
-            for index in indices:
-                provenance[index] = PRICED
-    return Ratios(ratio, low, high, tuple(provenance))
+            found.is_known[indices] = True
+            found.before[indices], found.after[indices] = was.seconds[place], will.seconds[place]
+            found.low[indices], found.high[indices] = will.seconds_low[place], will.seconds_high[place]
+            found.common[indices] = common_part(will.provenance[place], will.errs_as_one)
+    return found
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.cost.host.processors import resolve_processor
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.batch import BatchChange, change_of_batch
@@ -17,10 +16,11 @@ from perfcast.traces.forecast.collectives import (
     RankCollectives,
     communication_seconds,
 )
+from perfcast.traces.forecast.elsewhere import LEARNED, ratios_elsewhere, recorded_works
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
-from perfcast.traces.forecast.interval import with_unknown_host
 from perfcast.traces.forecast.lines import check_second, on_lines
 from perfcast.traces.forecast.operations import RecordedOperations
+from perfcast.traces.forecast.other_host import find_other_host, with_other_host
 from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum_by_provenance
 from perfcast.traces.forecast.recording_cost import RecordingCost, cost_of_recording, without_cost
 from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
@@ -97,15 +97,10 @@ def _reprice(
         variant = reprice_host(trace, program, parents, change, cost, request.after)
     elif not is_host and request.before and request.after and (change or request.after != request.before):
         variant = _reprice_works(trace, program, parents, change, (request.before, request.after))
-    if not is_host and request.profile is None and request.after and _is_elsewhere(request):
-        variant = with_unknown_host(variant, resolve_processor(None, request.after.device).spread)
+    host = None if is_host else find_other_host(request)
+    if host is not None:
+        variant = with_other_host(variant, host)
     return variant
-
-
-def _is_elsewhere(request: TraceForecastRequest) -> bool:
-    """Whether another device stands beside another host, of which nothing is known."""
-    before, after = request.before, request.after
-    return before is not None and after is not None and before.device != after.device
 
 
 def _reprice_works(
@@ -120,9 +115,13 @@ def _reprice_works(
     wanted = RecordedOperations(trace, parents, change.reshape) if change else recorded
     rows = [work.operator for work in program.works]
     before, after = [recorded.of(row) for row in rows], [wanted.of(row) for row in rows]
-    ratios = price_ratios(before, after, *sides, change.ratio if change else 1.0)
-    seconds = np.array([work.seconds for work in program.works])
-    stays = np.array([bool(work.collective) for work in program.works], dtype=np.bool_)
+    works = recorded_works(trace, program.works, before, after)
+    growth = change.ratio if change else 1.0
+    if sides[0].device != sides[1].device and all(side.cost_model.name == LEARNED for side in sides):
+        ratios = ratios_elsewhere(works, *sides, growth)
+    else:
+        ratios = price_ratios(before, after, *sides, growth)
+    seconds, stays = works.seconds, works.stays
 
     def scaled(ratio: Floats) -> RankProgram:
         return program.with_work_seconds(np.where(stays, seconds, seconds * ratio).tolist())

@@ -34,6 +34,8 @@ class TraceForecastRequest:
         batch: (recorded, wanted) batch; None: as recorded.
         cluster: Links that collectives run over; None: collectives stay as recorded.
         world_size: Ranks of collectives on it; None: as recorded.
+        host, recorded_host: Processors of the wanted and the recorded machine beside another device, as
+            ``cost.host.processors`` names them; None: what machines with the device usually have.
         profile: Another host's overheads; None: the recorded ones.
         changes: See ``what_if``.
         plain_seconds: Rank → step without recording, where that was timed: steps are forecast without what
@@ -47,6 +49,8 @@ class TraceForecastRequest:
     batch: tuple[int, int] | None = None
     cluster: Cluster | None = None
     world_size: int | None = None
+    host: str | None = None
+    recorded_host: str | None = None
     profile: OverheadProfile | None = None
     changes: Changes = field(default_factory=Changes)
     plain_seconds: Mapping[int, float] = field(default_factory=dict)

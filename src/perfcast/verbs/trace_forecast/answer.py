@@ -35,6 +35,7 @@ def answer(asked: TraceForecastQuestion, *, on_progress: OnProgress | None = Non
         raise QuestionError("--batch-size and --recorded-batch-size belong together")
     if bool(asked.second) != (asked.second_batch_size is not None):
         raise QuestionError("--second and --second-batch-size belong together")
+    _check_hosts(asked)
     parse_steps("--steps", asked.steps)
     tell = on_progress or (lambda share, text: None)
     tell(None, "reading the recordings")
@@ -43,6 +44,17 @@ def answer(asked: TraceForecastQuestion, *, on_progress: OnProgress | None = Non
     tell(0.5, "forecasting the steps")
     found = forecast_from_traces(recorded, _request(asked, recorded[0], most))
     return shown(TraceForecastResult, found, asked)
+
+
+def _check_hosts(asked: TraceForecastQuestion) -> None:
+    named = [("--host", asked.host), ("--recorded-host", asked.recorded_host)]
+    for option, name in named:
+        if name is None:
+            continue
+        if asked.overheads is not None:
+            raise QuestionError(f"{option} and --overheads both say what the host takes: give one of them")
+        if asked.device is None:
+            raise QuestionError(f"{option} is of a machine with another device: it needs --device")
 
 
 def _request(asked: TraceForecastQuestion, first: Trace, most_bytes: int) -> TraceForecastRequest:
@@ -59,6 +71,8 @@ def _request(asked: TraceForecastQuestion, first: Trace, most_bytes: int) -> Tra
         batch=(asked.count("recorded_batch_size"), asked.count("batch_size")) if has_batch else None,
         cluster=_find_cluster(asked.cluster),
         world_size=asked.world_size,
+        host=asked.host,
+        recorded_host=asked.recorded_host,
         profile=_load_overheads(asked.overheads),
         changes=changes,
         plain_seconds=plain_step_seconds(asked.traces),

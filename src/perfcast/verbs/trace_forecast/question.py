@@ -26,6 +26,9 @@ class TraceForecastQuestion(Question):
         second_batch_size: Of --second.
         cluster: Price collectives on this cluster.
         world_size: Ranks of its collectives; default: as recorded.
+        host: Processor of the machine with --device: fast, slow, or one such as epyc-9654; default: what
+            machines with the device usually have.
+        recorded_host: That of the recorded machine.
         overheads: Host overheads of another host, or of other steps, from 'trace overheads'.
         what_if: speed:NAME=K (operators, kernels K times faster), host=K, communication=K, overlap, graphs;
             repeatable.
@@ -47,6 +50,8 @@ class TraceForecastQuestion(Question):
     second_batch_size: int | None = field(default=None, metadata=within(BATCH))
     cluster: str | None = field(default=None, metadata=FILE)
     world_size: int | None = field(default=None, metadata=within(DEVICES))
+    host: str | None = None
+    recorded_host: str | None = None
     overheads: str | None = field(default=None, metadata=PLACE)
     what_if: tuple[str, ...] = ()
     steps: str | None = None

@@ -25,8 +25,12 @@ class TraceForecastData(Answer):
         step_seconds_high: High end; seconds.
         device_seconds_before: Device work of a step, communication aside, as recorded; seconds.
         device_seconds_after: The same in the forecast; seconds.
+        device_seconds_low: Low end of that; seconds.
+        device_seconds_high: High end; seconds.
         host_seconds_before: Host time of a step without waiting, as recorded; seconds.
         host_seconds_after: The same in the forecast; seconds.
+        host_seconds_low: Low end of that; seconds.
+        host_seconds_high: High end; seconds.
         seconds_by_provenance: Recorded work by what its price rests on; seconds.
         assumptions: What was taken for granted.
         speedup: Recorded over forecast step; a ratio.
@@ -44,8 +48,12 @@ class TraceForecastData(Answer):
     step_seconds_high: float
     device_seconds_before: float
     device_seconds_after: float
+    device_seconds_low: float
+    device_seconds_high: float
     host_seconds_before: float
     host_seconds_after: float
+    host_seconds_low: float
+    host_seconds_high: float
     seconds_by_provenance: dict[str, float]
     assumptions: tuple[str, ...]
     speedup: float

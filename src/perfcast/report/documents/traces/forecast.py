@@ -80,13 +80,26 @@ def _facts(forecast: TraceForecast) -> tuple[Fact, ...]:
             f"{format_seconds(measured)}; run again {format_seconds(replayed)}, {off:+.1%}; "
             f"in the long run {format_seconds(forecast.steady_seconds)}",
         ),
-        Fact("Host", _change(forecast.host_seconds_before, forecast.host_seconds_after)),
+        Fact(
+            "Host",
+            _change(
+                forecast.host_seconds_before,
+                forecast.host_seconds_after,
+                (forecast.host_seconds_low, forecast.host_seconds_high),
+            ),
+        ),
     ]
     if forecast.device_seconds_before:
-        device = _change(forecast.device_seconds_before, forecast.device_seconds_after)
+        device = _change(
+            forecast.device_seconds_before,
+            forecast.device_seconds_after,
+            (forecast.device_seconds_low, forecast.device_seconds_high),
+        )
         found.append(Fact("Device", device))
     return tuple(found)
 
 
-def _change(before: float, after: float) -> str:
-    return f"{format_seconds(before)} → {format_seconds(after)} a step"
+def _change(before: float, after: float, ends: tuple[float, float]) -> str:
+    low, high = (format_seconds(end) for end in ends)
+    width = f" ({low} – {high})" if ends[0] < ends[1] else ""
+    return f"{format_seconds(before)} → {format_seconds(after)}{width} a step"

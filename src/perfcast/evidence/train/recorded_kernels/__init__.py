@@ -1,0 +1,1 @@
+"""Constants of kernels that PyTorch launches one by one, fitted to recordings."""
