@@ -149,7 +149,7 @@ def _ratio(
     will = theirs.seconds(float(prices.after[index]), kernels)
     if recorded <= 0 or stated <= 0:
         return will / stated if stated > 0 else 1.0
-    return will * (recorded / stated) ** shared / recorded
+    return float(will * (recorded / stated) ** shared / recorded)
 
 
 def _bounded(

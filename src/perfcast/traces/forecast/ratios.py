@@ -113,7 +113,8 @@ def price_pairs(
         PlanError: A device lacks arithmetic in a precision that was recorded.
     """
     count = len(recorded)
-    found = PairPrices(*(np.zeros(count) for _ in range(5)), np.zeros(count, dtype=np.bool_))
+    zeros = [np.zeros(count) for _ in range(5)]
+    found = PairPrices(zeros[0], zeros[1], zeros[2], zeros[3], zeros[4], np.zeros(count, dtype=np.bool_))
     pairs: dict[tuple[Operation, Operation], list[int]] = {}
     for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
         if old is not None and new is not None:
