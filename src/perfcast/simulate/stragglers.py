@@ -165,11 +165,11 @@ class _Pipelines:
         self._work, self._times = work, times
         columns = stage_columns(work, times)
         self._stages = [columns.kinds[kind] for kind in columns.group.cut.stage_kinds]
-        self._schedule, num_slots = order_steps(
+        self._schedule, num_under_way = order_steps(
             work.plan.schedule, actions_of(work), work.plan.virtual_stages_per_rank
         )
         different = {(one.stage, tuple((a.kind, a.chunk) for a in one.actions)) for one in self._schedule}
-        self.num_arrays = num_slots + len(different) + 2 * len(work.stages) + 2
+        self.num_arrays = num_under_way + len(different) + 2 * len(work.stages) + 2
 
     def steps(self, slowest: Floats) -> Floats:
         """[draws]: seconds of the step, from the slowest rank of each group: [stages, draws, groups]."""
@@ -194,11 +194,11 @@ class _Pipelines:
             if key not in seconds:
                 seconds[key] = _slowed(self._pass(step), slowest[step.stage]) + blocked * len(step.given)
             end = ends[step.stage]
-            for slot in step.awaited:
-                end = np.maximum(end, arrivals.pop(slot))
+            for message_at in step.awaited:
+                end = np.maximum(end, arrivals.pop(message_at))
             ends[step.stage] = end = end + seconds[key]
-            for slot in step.given:
-                arrivals[slot] = end + (message - blocked)
+            for message_at in step.given:
+                arrivals[message_at] = end + (message - blocked)
         return ends
 
     def _pass(self, step: ScheduleStep) -> Floats:

@@ -25,13 +25,13 @@ from perfcast.simulate.combine import slower
 from perfcast.simulate.part_times import PartTimes
 from perfcast.simulate.passes import QUICK_PASSES
 from perfcast.simulate.pipeline.build import first_passes, last_gradients
-from perfcast.simulate.pipeline.stage_streams import NOTHING, Awaited, StageStreams, Task
+from perfcast.simulate.pipeline.stage_streams import Awaited, StageStreams, Task
 from perfcast.simulate.pipeline.units import SideWork, units_of
 from perfcast.simulate.schedule import Actions, inference_actions, stage_actions
 from perfcast.simulate.schedule.order import order_steps
 
-#: A step of a route: its stage, which of the route's patterns it runs, the slots of the messages that it
-#: needs, and of those that it makes the slots and the stages that take them.
+#: A step of a route: its stage, which of the route's patterns it runs, the numbers of the messages that it
+#: needs, and of those that it makes the numbers and the stages that take them.
 _RouteStep = tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]]
 
 
@@ -56,7 +56,6 @@ class _Route:
 
     steps: tuple[_RouteStep, ...]
     patterns: tuple[_Pattern, ...]
-    num_slots: int
 
 
 def play_schedule(
@@ -100,28 +99,28 @@ def play_schedule(
 
 
 def _play(
-    route: _Route, costs: Sequence[_Cost], stages: Sequence[StageStreams], message: float, *, blocks: bool
+    route: _Route, costs: Sequence[_Cost], stages: Sequence[StageStreams], seconds: float, *, blocks: bool
 ) -> None:
     """All steps, with their messages of so many seconds, which may block the sender."""
-    messages: list[Awaited] = [NOTHING] * route.num_slots
+    messages: dict[int, Awaited] = {}
     wires: dict[tuple[int, int], float] = {}
     for number, pattern, awaited, given in route.steps:
         stage, cost = stages[number], costs[pattern]
-        arrived = [messages[slot] for slot in awaited]
+        arrived = [messages.pop(message) for message in awaited]
         if cost.is_plain:
             end = stage.run(cost.tasks[0], arrived)
         else:
             end = stage.run_all(cost.tasks, cost.reductions, arrived)
-        for slot, target in given:
-            if target == number or not message:
-                messages[slot] = (end, number, end, "")
+        for message, target in given:
+            if target == number or not seconds:
+                messages[message] = (end, number, end, "")
                 continue
             wire = (number, target)
             begun = max(wires.get(wire, 0.0), end)
-            wires[wire] = sent = begun + message
-            messages[slot] = (sent, number, begun, "send")
+            wires[wire] = sent = begun + seconds
+            messages[message] = (sent, number, begun, "send")
             if blocks:
-                stage.blocking.append(messages[slot])
+                stage.blocking.append(messages[message])
 
 
 def _finish(work: StepWork, stages: Sequence[StageStreams], optimizers: Sequence[Task]) -> list[float]:
@@ -146,23 +145,32 @@ def _route(schedule: Schedule, num_stages: int, count: int, virtual: int, is_for
         actions = inference_actions(num_stages, count, virtual)
     else:
         actions = stage_actions(schedule, num_stages, count, virtual)
-    ordered, num_slots = order_steps(schedule, actions, virtual)
-    firsts, lasts = [first_passes(row) for row in actions], [last_gradients(row) for row in actions]
+    ordered, _ = order_steps(schedule, actions, virtual)
+    edges = [(first_passes(row), last_gradients(row)) for row in actions]
     at = [0] * num_stages
     patterns: dict[object, int] = {}
     found: list[_Pattern] = []
-    steps = []
-    for step in ordered:
-        places = range(at[step.stage], at[step.stage] + len(step.actions))
-        at[step.stage] = places.stop
-        flags = [tuple(place in edge[step.stage] for place in places) for edge in (firsts, lasts)]
-        key = (step.stage, tuple((action.kind, action.chunk) for action in step.actions), *flags)
+    steps: list[_RouteStep] = []
+    for stage, group, awaited, given, targets in ordered:
+        place = at[stage]
+        at[stage] += len(group)
+        key = _pattern_key(stage, group, place, *edges[stage])
         if key not in patterns:
             patterns[key] = len(found)
-            found.append(_Pattern(step.stage, step.actions, *flags))
-        given = tuple(zip(step.given, step.targets, strict=True))
-        steps.append((step.stage, patterns[key], step.awaited, given))
-    return _Route(tuple(steps), tuple(found), num_slots)
+            places = range(place, place + len(group))
+            flags = [tuple([one in edge for one in places]) for edge in edges[stage]]
+            found.append(_Pattern(stage, group, *flags))
+        steps.append((stage, patterns[key], awaited, tuple(zip(given, targets, strict=True))))
+    return _Route(tuple(steps), tuple(found))
+
+
+def _pattern_key(stage: int, group: Actions, place: int, first: set[int], last: set[int]) -> object:
+    """What patterns differ in; most steps are one action that is no first or last of its kind."""
+    if len(group) == 1 and place not in first and place not in last:
+        return stage, group[0].kind, group[0].chunk
+    places = range(place, place + len(group))
+    kinds = tuple([(action.kind, action.chunk) for action in group])
+    return stage, kinds, tuple([(one in first, one in last) for one in places])
 
 
 def _gathers_of_steps(

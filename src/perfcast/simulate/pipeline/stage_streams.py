@@ -14,7 +14,6 @@ from perfcast.simulate.pipeline.data_stream import DataStream
 
 #: What is waited for: its end, its stage, its start, its kind ('' for the compute of another stage).
 Awaited = tuple[float, int, float, str]
-NOTHING: Awaited = (0.0, 0, 0.0, "")
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from perfcast.errors import PlanError
 from perfcast.simulate.schedule.action import Action, Actions, Pass
 
@@ -19,18 +21,25 @@ def interleaved(num_stages: int, stage: int, num_micro_batches: int, virtual: in
     total = num_micro_batches * virtual
     ahead = min(2 * (num_stages - stage - 1) + (virtual - 1) * num_stages, total)
 
-    def action(kind: Pass, at: int) -> Action:
-        group, within = divmod(at, num_stages * virtual)
-        chunk = within // num_stages
-        micro_batch = group * num_stages + within % num_stages
-        return Action(kind, micro_batch, chunk if kind is Pass.FORWARD else virtual - 1 - chunk)
+    forwards, backwards = _in_turn(num_stages, total, virtual)
+    actions = list(forwards[:ahead])
+    for forward, backward in zip(forwards[ahead:], backwards, strict=False):
+        actions += forward, backward
+    return (*actions, *backwards[total - ahead :])
 
-    actions = [action(Pass.FORWARD, at) for at in range(ahead)]
-    for at in range(total):
-        if ahead + at < total:
-            actions.append(action(Pass.FORWARD, ahead + at))
-        actions.append(action(Pass.BACKWARD, at))
-    return tuple(actions)
+
+@lru_cache(maxsize=2)
+def _in_turn(num_stages: int, total: int, virtual: int) -> tuple[Actions, Actions]:
+    """Forwards and backwards in the order in which every stage runs them."""
+    places = [
+        (group * num_stages + within % num_stages, within // num_stages)
+        for group, within in (divmod(at, num_stages * virtual) for at in range(total))
+    ]
+    forwards = tuple(Action(Pass.FORWARD, micro_batch, chunk) for micro_batch, chunk in places)
+    backwards = tuple(
+        Action(Pass.BACKWARD, micro_batch, virtual - 1 - chunk) for micro_batch, chunk in places
+    )
+    return forwards, backwards
 
 
 def interleaved_forward(num_stages: int, num_micro_batches: int, virtual: int) -> Actions:
