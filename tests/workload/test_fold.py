@@ -156,6 +156,15 @@ FOLDING = {
     ),
     "gpt2-checkpointed": Case(hf(GPT2, "GPT2LMHeadModel", recompute="full"), GPT2_LAYERS),
     "gpt2-two-micro-batches": Case(hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"num_micro_batches": 2}),
+    "gpt2-mixed-precision-six-micro-batches": Case(
+        hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"autocast_dtype": torch.bfloat16, "num_micro_batches": 6}
+    ),
+    "gpt2-checkpointed-five-micro-batches": Case(
+        hf(GPT2, "GPT2LMHeadModel", recompute="full"), GPT2_LAYERS, {"num_micro_batches": 5}
+    ),
+    "two-stacks-seven-micro-batches": Case(
+        plain(TwoStacks), {"first": 4, "second": 4}, {"num_micro_batches": 7}
+    ),
     "gpt2-fused-sgd": Case(
         hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"optimizer": OptimizerChoice("momentum", "fused")}
     ),
@@ -173,6 +182,7 @@ FOLDING = {
     "two-stacks": Case(plain(TwoStacks), {"first": 4, "second": 4}),
 }
 FALLING_BACK = {
+    "dense-connections-six-micro-batches": Case(plain(Dense), {"layers": 8}, {"num_micro_batches": 6}),
     "dense-connections": Case(plain(Dense), {"layers": 8}),
     "all-results-collected": Case(plain(CollectsAll), {"layers": 8}),
     "last-to-first": Case(plain(OutOfOrder), {"layers": 8}),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,11 +23,17 @@ from perfcast.torch_internals.eager import FakeTensorMode, tree_leaves
 from perfcast.workload.capture.autocast import CudaAutocast
 from perfcast.workload.capture.composite import AcceleratorCalls, run_backward
 from perfcast.workload.capture.errors import capture_errors
-from perfcast.workload.capture.fold import LayerRun, NotFoldableError, find_layer_runs, skipping_layers
+from perfcast.workload.capture.fold import (
+    NUM_CAPTURED,
+    LayerRun,
+    NotFoldableError,
+    find_layer_runs,
+    skipping_layers,
+)
 from perfcast.workload.capture.lists import ListsWrittenInPlace
 from perfcast.workload.capture.recorder import Recorder
 from perfcast.workload.capture.recording import Recording
-from perfcast.workload.capture.unfold import unfold
+from perfcast.workload.capture.unfold import unfold, unfold_micro_batches
 from perfcast.workload.step import (
     OptimizerChoice,
     Program,
@@ -49,7 +55,7 @@ class CaptureOptions:
         autocast_dtype: Lower precision of mixed-precision training; None runs in the module's own types.
         optimizer: Ignored unless training; 'none' leaves the optimizer out.
         num_micro_batches: Forwards and backwards before the optimizer steps.
-        fold_layers: Capture a run of equal layers once.
+        fold_layers: Capture a run of equal layers, and of micro-batches that do the same, once.
     """
 
     training: bool = True
@@ -74,12 +80,7 @@ def capture(build: Callable[[], Program], options: CaptureOptions) -> tuple[Grap
     """
     defer_dynamo()
     with FakeTensorMode(allow_non_fake_inputs=True):
-        program = build_symbolic(build, options)
-        try:
-            recording = _record_folded(program, options)
-        except NotFoldableError:
-            program = build_symbolic(build, options)  # afresh: the first run may have changed its state
-            recording = record(program, options)
+        program, recording = _record_least(build, options)
         if options.training and options.optimizer.name != "none":
             recording = _append_optimizer(recording, program, options.optimizer)
     return graph_of(recording, program), program
@@ -122,16 +123,34 @@ def _quiet_data_pointers() -> Iterator[None]:
         yield
 
 
-def _record_folded(program: Program, options: CaptureOptions) -> Recording:
-    runs: list[LayerRun] = find_layer_runs(program.module) if options.fold_layers else []
-    if not runs:
-        return record(program, options)
+def _record_least(build: Callable[[], Program], options: CaptureOptions) -> tuple[Program, Recording]:
+    """The recording from as few layers and micro-batches as prove the rest; all where none do."""
+    repeats = options.training and options.num_micro_batches > NUM_CAPTURED
+    ways = [
+        (batches, layers) for batches in (True, False) for layers in (True, False) if repeats or not batches
+    ]
+    for folds_batches, folds_layers in ways if options.fold_layers else [(False, False)]:
+        program = build_symbolic(build, options)  # afresh: another run may have changed its state
+        runs = find_layer_runs(program.module) if folds_layers else []
+        try:
+            return program, _record_folded(program, options, runs, folds_batches)
+        except NotFoldableError:
+            continue
+    raise AssertionError("a full recording is not folded")
+
+
+def _record_folded(
+    program: Program, options: CaptureOptions, runs: Sequence[LayerRun], folds_batches: bool
+) -> Recording:
+    """A recording of which runs of layers and the middle micro-batches were left out and are written out."""
+    ran = replace(options, num_micro_batches=NUM_CAPTURED) if folds_batches else options
     with skipping_layers(program.module, runs):
-        recording = record(program, options)
-    _drop_untouched_caches(recording)
+        recording = record(program, ran)
+    if runs:
+        _drop_untouched_caches(recording)
     for run in runs:
         recording = unfold(recording, run)
-    return recording
+    return unfold_micro_batches(recording, options.num_micro_batches) if folds_batches else recording
 
 
 def record(

@@ -6,11 +6,13 @@ a backward). If the stretches of the second and of the last but one are equal, e
 relative to the layer it belongs to (inputs, outputs, storages, the moment at which each storage is
 freed), then each layer between them would have recorded the same once more: the second stretch is
 repeated N - 4 times. If they are not equal, the model is captured in full.
+
+Micro-batches of a step that accumulates gradients are four times run and written out in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +22,8 @@ from torch import nn
 
 from perfcast.torch_internals.eager import current_autograd_node
 
-_NUM_CAPTURED = 4
+#: Units that are run: the first two and the last two.
+NUM_CAPTURED = 4
 _MIN_UNITS = 6
 _INDEX_WORDS = ("idx", "index", "layer_id", "layer_number")
 
@@ -91,9 +94,9 @@ def _longest_run(path: str, signatures: list[Any]) -> LayerRun | None:
             while end < count and signatures[end] == signatures[end - period]:
                 end += 1
             units = (end - start) // period
-            saved = (units - _NUM_CAPTURED) * period
+            saved = (units - NUM_CAPTURED) * period
             if units >= _MIN_UNITS and (
-                best is None or saved > (best.num_units - _NUM_CAPTURED) * best.period
+                best is None or saved > (best.num_units - NUM_CAPTURED) * best.period
             ):
                 best = LayerRun(path, start, period, units)
             start = max(start + 1, end - period + 1)
@@ -166,7 +169,7 @@ class _PassThrough(nn.Module):
 
 
 @contextmanager
-def skipping_layers(root: nn.Module, runs: list[LayerRun]) -> Iterator[None]:
+def skipping_layers(root: nn.Module, runs: Sequence[LayerRun]) -> Iterator[None]:
     """Inside, only the captured units of each run compute; the module is restored afterwards."""
     handles: list[Any] = []
     replaced: list[tuple[Any, dict[str, nn.Module]]] = []

@@ -3,6 +3,9 @@
 See ``fold`` for the idea. Terms: a *pass* is a forward or a backward of one micro-batch; within a pass
 every captured unit owns one *stretch* of nodes; the *template* is the second unit (position 1) and its
 *twin* the last but one (position 2), which must have recorded the same.
+
+Micro-batches that accumulate gradients are written out in the same way: all of a step is one pass, whose
+units are the micro-batches. The first makes the gradients, and the last frees what no other one follows.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from perfcast.core.graph import Node, Phase
 from perfcast.core.tensor import Storage, Tensor
-from perfcast.workload.capture.fold import LayerRun, NotFoldableError
+from perfcast.workload.capture.fold import NUM_CAPTURED, LayerRun, NotFoldableError
 from perfcast.workload.capture.recording import Recording
 
 _FIRST, _TEMPLATE, _TWIN, _LAST = range(4)
@@ -44,15 +47,39 @@ def unfold(recording: Recording, run: LayerRun) -> Recording:
     Raises:
         NotFoldableError: The middle units did not record the same.
     """
-    return _Unfolder(recording, run).unfold()
+    return _Unfolder(recording, _find_stretches(recording.nodes, run), run.num_units, run).unfold()
+
+
+def unfold_micro_batches(recording: Recording, num_micro_batches: int) -> Recording:
+    """The recording of a step of so many micro-batches, from one of ``NUM_CAPTURED``.
+
+    Raises:
+        NotFoldableError: The middle ones did not record the same.
+    """
+    nodes = recording.nodes
+    starts = [
+        at
+        for at, node in enumerate(nodes)
+        if node.phase is Phase.FORWARD and (not at or nodes[at - 1].phase is not Phase.FORWARD)
+    ]
+    if len(starts) != NUM_CAPTURED:
+        raise NotFoldableError("micro-batches cannot be told apart")
+    ends = (*starts[1:], len(nodes))
+    stretches = [_Stretch(0, at, *ends_of) for at, ends_of in enumerate(zip(starts, ends, strict=True))]
+    return _Unfolder(recording, stretches, num_micro_batches).unfold()
 
 
 class _Unfolder:
-    """Holds what the steps of one unfolding share; used once."""
+    """Holds what the steps of one unfolding share; used once.
 
-    def __init__(self, recording: Recording, run: LayerRun) -> None:
-        self.recording, self.run = recording, run
-        self.stretches = _find_stretches(recording.nodes, run)
+    Attributes:
+        run: Of layers, whose modules and weights are each unit's own; None: units run the same modules.
+    """
+
+    def __init__(
+        self, recording: Recording, stretches: list[_Stretch], num_units: int, run: LayerRun | None = None
+    ) -> None:
+        self.recording, self.stretches, self.num_units, self.run = recording, stretches, num_units, run
         self.owner = self._owners()
         self.ordinals = self._ordinals()
         self.template_by_ordinal = self.ordinals[_TEMPLATE]
@@ -61,7 +88,9 @@ class _Unfolder:
         self.node_at: dict[int, int] = {}
         self.copies: dict[tuple[int, int], int] = {}
         self.tensors: list[Tensor] = []
-        self.tensor_indices: dict[tuple[int, object], int] = {}
+        self.tensor_indices: dict[tuple[int, int], int] = {}
+        numbers: dict[object, int] = {}
+        self.type_numbers = [numbers.setdefault(tensor.type, len(numbers)) for tensor in recording.tensors]
         self.nodes: list[Node] = []
         # (pass, unit, offset within the stretch) → new node index
         self.node_in_unit: dict[tuple[int, int, int], int] = {}
@@ -130,7 +159,7 @@ class _Unfolder:
 
     def _number_copies(self) -> None:
         next_index = len(self.recording.storages)
-        for unit in range(2, self.run.num_units - 2):
+        for unit in range(2, self.num_units - 2):
             for template in self.template_by_ordinal:
                 self.copies[template, unit] = next_index
                 next_index += 1
@@ -139,7 +168,7 @@ class _Unfolder:
         """The storage that plays ``template``'s part in a middle unit."""
         if unit == 1:
             return template
-        if unit == self.run.num_units - 2:
+        if unit == self.num_units - 2:
             return self.twin_of[template]
         return self.copies[template, unit]
 
@@ -161,7 +190,7 @@ class _Unfolder:
         target = unit + reference.offset
         if target < 1:
             return reference.in_template
-        if target > self.run.num_units - 2:
+        if target > self.num_units - 2:
             return reference.in_twin
         return self._storage_in_unit(reference.template, target)
 
@@ -178,7 +207,7 @@ class _Unfolder:
             middle_end = max(stretches[_TEMPLATE].end, stretches[_TWIN].end)
             self._emit_as_is(position, middle_start)
             is_forward = stretches[_TEMPLATE].start < stretches[_TWIN].start
-            units = range(1, self.run.num_units - 1)
+            units = range(1, self.num_units - 1)
             self._emit_middle(stretches, list(units if is_forward else reversed(units)))
             position = middle_end
         self._emit_as_is(position, len(self.recording.nodes))
@@ -213,7 +242,7 @@ class _Unfolder:
                 )
         for offset in range(length):
             self.node_at[template.start + offset] = self.node_in_unit[template.pass_index, 1, offset]
-            last = self.run.num_units - 2
+            last = self.num_units - 2
             self.node_at[twin.start + offset] = self.node_in_unit[template.pass_index, last, offset]
 
     def _rule(
@@ -243,16 +272,17 @@ class _Unfolder:
         return a, references(a.inputs, b.inputs), references(a.outputs, b.outputs)
 
     def _tensor(self, original: int, storage: int) -> int:
-        type_ = self.recording.tensors[original].type
-        key = (storage, type_)
+        key = (storage, self.type_numbers[original])
         index = self.tensor_indices.get(key)
         if index is None:
             index = self.tensor_indices[key] = len(self.tensors)
-            self.tensors.append(Tensor(type_, storage))
+            self.tensors.append(Tensor(self.recording.tensors[original].type, storage))
         return index
 
     def _module_in_unit(self, module: str, unit: int) -> str:
         """The same path with the layer index moved from the template's unit to ``unit``."""
+        if self.run is None:
+            return module
         prefix = f"{self.run.container}."
         if not module.startswith(prefix):
             return module
@@ -278,7 +308,7 @@ class _Unfolder:
         emitted.extend(Storage(0, "", -1, None) for _ in self.copies)
         for template, twin in self.twin_of.items():
             free = self._free_rule(old[template].freed_after, old[twin].freed_after)
-            for unit in range(1, self.run.num_units - 1):
+            for unit in range(1, self.num_units - 1):
                 index = self._storage_in_unit(template, unit)
                 emitted[index] = replace(
                     old[template],
@@ -321,7 +351,7 @@ class _Unfolder:
         target = unit + offset
         if target < 1:
             return template.freed_after
-        if target > self.run.num_units - 2:
+        if target > self.num_units - 2:
             return twin.freed_after
         return self.node_in_unit[pass_index, target, place]
 
@@ -330,6 +360,8 @@ class _Unfolder:
 
     def _rename(self, storages: dict[str, int]) -> dict[str, int]:
         """Names of the skipped layers' parameters added."""
+        if self.run is None:
+            return storages
         renamed: dict[str, int] = {}
         for name, storage in storages.items():
             renamed[name] = storage
@@ -337,7 +369,7 @@ class _Unfolder:
             if index is not None and self.run.unit_of(index) == 1:
                 if self.owner[storage] != _TEMPLATE:
                     raise NotFoldableError(f"{name} is not the layer's own")
-                for unit in range(2, self.run.num_units - 2):
+                for unit in range(2, self.num_units - 2):
                     renamed[self._module_in_unit(name, unit)] = self.copies[storage, unit]
         return renamed
 
