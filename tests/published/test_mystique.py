@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +12,15 @@ from torch import nn
 from torch.profiler import ExecutionTraceObserver
 
 from made_up_replays import two_layers
-from perfcast.published.mystique import judge_replay, make_benchmark, operator_coverage
+from perfcast.errors import InputError
+from perfcast.published.mystique import (
+    PUBLIC_TRACES,
+    compare,
+    judge_replay,
+    make_benchmark,
+    operator_coverage,
+    time_coverage,
+)
 from perfcast.replays.program.program import Skipped
 
 
@@ -53,3 +62,25 @@ def test_coverage_counts_what_was_left_out_unless_nothing_is_lost_by_it():
     assert operator_coverage(replace(program, skipped=(harmless,))) == 1
     assert operator_coverage(replace(program, skipped=(lost, harmless))) == 7 / 8
     assert operator_coverage(program, num_failed=7) == 0
+
+
+def test_coverage_by_time_leaves_out_what_has_no_recorded_time():
+    program = two_layers()
+    timed = [replace(call, recorded_seconds=1.0) for call in program.calls[:3]]
+    untimed = [replace(call, recorded_seconds=float("nan")) for call in program.calls[3:]]
+    lost = Skipped(1, "aten::odd", "why", recorded_seconds=1.0)
+    assert time_coverage(replace(program, calls=(*timed, *untimed), skipped=(lost,))) == 3 / 4
+
+
+def test_public_traces_are_looked_for_and_those_that_are_there_are_covered(recorded, tmp_path):
+    with pytest.raises(InputError, match="public traces"):
+        compare(tmp_path)
+    place = tmp_path / "traces" / "param" / "linear_et.json.gz"
+    place.parent.mkdir(parents=True)
+    shutil.copy(recorded, place)
+    (figure,) = compare(tmp_path).figures
+    assert (figure.published, figure.ours) == (100.0, 100.0)
+
+
+def test_a_trace_that_the_successor_does_not_end_says_why():
+    assert all(one.why for one in PUBLIC_TRACES if one.successor is None)

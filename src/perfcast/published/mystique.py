@@ -18,18 +18,21 @@ none is reproduced. Its public successor (facebookresearch/param, et_replay), ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfcast.published.comparison import Comparison, print_comparison
+from perfcast.errors import InputError
+from perfcast.published.comparison import Comparison, Figure, print_comparison
 from perfcast.replays.build.build import build_program, hash_of
 from perfcast.replays.build.select import Selection
 from perfcast.replays.generate.generate import Generated, generate
 from perfcast.replays.play.player import Player
 from perfcast.replays.program.program import CallKind, ReplayProgram
-from perfcast.traces.execution_trace.reader import read_execution_trace
+from perfcast.traces.execution_trace.reader import read_execution_trace, read_execution_traces
+from perfcast.traces.kineto.reader import read_kineto
 
 if TYPE_CHECKING:
     from perfcast.traces.events import Trace
@@ -115,15 +118,108 @@ def operator_coverage(program: ReplayProgram, num_failed: int = 0) -> float:
     return (num_calls - num_failed) / max(num_calls + num_skipped, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class PublicTrace:
+    """A public trace of the folder ``traces``, and what the paper's public successor replays of it.
+
+    Attributes:
+        title: The program that was traced.
+        trace, timeline: Files under ``traces``; '' where there is no timeline of the same run.
+        successor: Share of operators that et_replay replays on a processor, once devices are renamed; None
+            where it does not come to an end.
+        why: What stops it.
+        is_played: Whether it is small enough to be played for the comparison.
+    """
+
+    title: str
+    trace: str
+    timeline: str = ""
+    successor: float | None = None
+    why: str = ""
+    is_played: bool = False
+
+
+#: facebookresearch/param's et_replay, run on a processor of two cores with PyTorch 2.13.
+PUBLIC_TRACES = (
+    PublicTrace("linear layers (param)", "param/linear_et.json.gz", successor=1.0, is_played=True),
+    PublicTrace(
+        "transformer on a processor", "cpu/tr.et.json.gz", "cpu/tr.kineto.json.gz", 1.0, is_played=True
+    ),
+    PublicTrace(
+        "small DLRM on a processor", "cpu/dlrm.et.json.gz", "cpu/dlrm.kineto.json.gz", 0.36,
+        "its made-up indices stop it until operators are left out", is_played=True,
+    ),
+    PublicTrace("ResNet (param)", "param/resnet_et.json.gz", why="stops at cudnn_batch_norm_backward"),
+    PublicTrace("ResNet, two GPUs (param)", "param/v1.1.0_resnet_2gpu_et.json.gz", why="was not tried"),
+    PublicTrace("GPT-2 (param)", "param/hf_GPT2_et.json.tar.gz", why="was ended at 23 GB of memory"),
+    PublicTrace(
+        "DLRM, eight GPUs, rank 0 (param)", "param/dlrm_pytorch_et.tar.gz", why="stops at pin_memory"
+    ),
+    PublicTrace("kernels by Triton (param)", "param/pt2_et.json.gz", why="was not tried"),
+)  # fmt: skip
+
+
 def compare(data: Path | None = None) -> Comparison:
-    """No figures yet: the paper's rest on traces that are not public."""
+    """With ``data`` the share of public traces' operators that is replayed.
+
+    Raises:
+        InputError: The folder holds none of the traces.
+    """
+    figures: list[Figure] = []
+    if data is not None:
+        folder = _trace_folder(data)
+        found = [one for one in PUBLIC_TRACES if (folder / one.trace).is_file()]
+        figures = [figure for one in found for figure in _coverage_figures(folder, one)]
+    missing = "Coverage of public traces is compared with --data DIR (traces/). " if data is None else ""
     return Comparison(
         system="mystique",
         paper='Liang et al., "Mystique: Enabling Accurate and Scalable Generation of Production AI '
         'Benchmarks", ISCA 2023',
-        protocol="perfcast replay of the same kinds of traces.",
-        reason="The paper's figures rest on traces and machines that are not public.",
+        protocol="Share of the operators of public traces that a replay on a processor runs. Published is "
+        "what the paper's public successor, et_replay, replays of the same traces, as we measured it.",
+        figures=tuple(figures),
+        notes=("How long replays take beside their recordings: perfcast replay FOLDER; docs/accuracy.md.",),
+        reason=f"{missing}The paper's own figures rest on traces and machines that are not public.",
     )
+
+
+def _trace_folder(data: Path) -> Path:
+    for folder in (data / "traces", data):
+        if any((folder / one.trace).is_file() for one in PUBLIC_TRACES):
+            return folder
+    raise InputError(f"{data} holds none of the public traces, such as traces/{PUBLIC_TRACES[0].trace}")
+
+
+def _coverage_figures(folder: Path, public: PublicTrace) -> list[Figure]:
+    """Coverage by operators; and by their recorded time where a timeline tells it."""
+    trace = read_execution_traces([folder / public.trace])[0]
+    timeline = read_kineto(folder / public.timeline) if public.timeline else None
+    program = build_program(trace, timeline=timeline, selection=Selection(), device="cpu")
+    num_failed = len(Player(program).rehearse().failures) if public.is_played else 0
+    how = "" if public.is_played else "ours: calls that are prepared; it is too large to be played here"
+    why = f"et_replay {public.why}" if public.why else ""
+    figures = [
+        Figure(
+            what=f"{public.title}: operators", unit="%", digits=4,
+            published=None if public.successor is None else 100 * public.successor,
+            ours=100 * operator_coverage(program, num_failed), note="; ".join(filter(None, (why, how))),
+        )
+    ]  # fmt: skip
+    if timeline is not None:
+        what = f"{public.title}: their recorded time"
+        figures.append(
+            Figure(what=what, published=None, ours=100 * time_coverage(program), unit="%", digits=4)
+        )
+    return figures
+
+
+def time_coverage(program: ReplayProgram) -> float:
+    """Recorded host time of replayed operators over that of all that were chosen and do something."""
+    played = [call.recorded_seconds for call in program.calls if call.kind is not CallKind.IDLE]
+    skipped = [one.recorded_seconds for one in program.skipped if not one.is_harmless]
+    known = [seconds for seconds in played if math.isfinite(seconds)]
+    lost = sum(seconds for seconds in skipped if math.isfinite(seconds))
+    return sum(known) / ((sum(known) + lost) or 1.0)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ SYSTEMS: Mapping[str, System] = {
     "mystique": System(
         title="Mystique (Liang et al. 2023), benchmarks from traces",
         home="perfcast.published.mystique:compare",
-        state="works; its traces are not public",
+        state="its traces are not public; coverage of public ones beside its successor's with --data",
     ),
     "data_movement": System(
         title="Data-movement limits (Erdil and Schneider-Joseph 2024)",
