@@ -11,9 +11,23 @@ import pytest
 
 from made_up_replays import Script, two_layers
 from perfcast.errors import InputError, TraceError
+from perfcast.replays.generate.fresh import play_fresh
 from perfcast.replays.generate.generate import generate
+from perfcast.replays.generate.proven import generate_proven
 from perfcast.replays.program.combine import concatenate
-from perfcast.replays.program.program import Buffer, Fill, Filling, ReplayProgram, Skipped, SlotUse
+from perfcast.replays.program.program import (
+    Buffer,
+    CallKind,
+    Fill,
+    Filling,
+    ReplayCall,
+    ReplayProgram,
+    Skipped,
+    SlotUse,
+)
+from perfcast.replays.request import ReplayRequest
+from perfcast.report.documents.generated import generated_lines
+from perfcast.traces.events import Collective
 
 
 def play(folder: Path, *arguments: str) -> dict[str, object]:
@@ -32,6 +46,22 @@ def play(folder: Path, *arguments: str) -> dict[str, object]:
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found
+
+
+def all_reduced(world_size: int) -> ReplayProgram:
+    """A product whose result is summed over all ranks."""
+    program = two_layers()
+    slot = next(slot for call in program.calls for slot in call.outputs if slot >= 0)
+    buffer = program.slots[slot].buffer
+    place = len(program.calls)
+    exchanged = Collective(place, "allreduce", 4, 4, "float32", "", 0)
+    both = (SlotUse(slot),)
+    call = ReplayCall(
+        place + 1, CallKind.COLLECTIVE, "c10d::allreduce_", "", "", (both, both, None), collective=exchanged
+    )
+    buffers = list(program.buffers)
+    buffers[buffer] = replace(buffers[buffer], last_call=place)
+    return replace(program, calls=(*program.calls, call), buffers=tuple(buffers), world_size=world_size)
 
 
 def code_of(folder: Path) -> str:
@@ -251,6 +281,57 @@ def test_hostile_element_types_and_devices_are_refused(tmp_path, field):
     )
     with pytest.raises(TraceError):
         generate([other], tmp_path / "bad")
+
+
+def test_collectives_of_one_rank_need_no_launcher(tmp_path):
+    generate([all_reduced(1)], tmp_path / "one")
+    assert play(tmp_path / "one")["world_size"] == 1
+
+
+def test_a_benchmark_of_several_ranks_plays_without_numpy_and_among_more_ranks(tmp_path):
+    made = generate([all_reduced(2)], tmp_path / "two")
+    assert play_fresh(made, 2, ["--repeat", "1", "--warm-up", "0"]).state == "ran"
+    assert play_fresh(made, 3, ["--repeat", "0"]).state == "ran"
+    alone = play_fresh(made, 1, ["--repeat", "0"])
+    assert (alone.state, alone.is_alone) == ("ran", True)
+
+
+def test_sizes_that_depend_on_the_number_of_ranks_are_refused_among_another(tmp_path):
+    program = all_reduced(2)
+    last = program.calls[-1]
+    gathered = replace(last, collective=replace(last.collective, name="allgather"))
+    made = generate([replace(program, calls=(*program.calls[:-1], gathered))], tmp_path / "two")
+    failed = play_fresh(made, 3, ["--repeat", "0"])
+    assert failed.state == "failed"
+    assert "is of 2 ranks, and 3 were started" in failed.reason
+
+
+def test_what_cannot_run_is_left_out_with_its_reason_and_the_rest_played(tmp_path):
+    script = Script()
+    given = script.given(4, 4)
+    made = script.call("aten::mm", SlotUse(given), SlotUse(given), makes=(4, 4))
+    lost = script.call("aten::mm", SlotUse(made), SlotUse(script.given(3, 3)), makes=(4, 3))
+    script.call("aten::relu", SlotUse(lost), makes=(4, 3))
+    proven = generate_proven(ReplayRequest(traces=()), [script.program()], tmp_path / "rest")
+    assert proven.play.state == "ran"
+    (skipped,) = proven.made.manifest["skipped"]
+    assert (skipped["operator"], skipped["count"]) == ("aten::mm", 1)
+    assert "cannot be multiplied" in skipped["reason"]
+    assert proven.made.manifest["played"]["state"] == "ran"
+    assert list(generated_lines(proven.made, proven.play))[-2:] == [
+        "calls of the recording: 2 of 3, left out:",
+        f"  1 × aten::mm: {skipped['reason']}",
+    ]
+
+
+def test_a_line_that_fails_is_traced_to_its_call(tmp_path):
+    made = generate([two_layers(8)], tmp_path / "lines")
+    (file,) = made.lines
+    text = (tmp_path / "lines" / file).read_text().splitlines()
+    line = next(place for place, one in enumerate(text, 1) if "aten_relu(" in one)
+    rank, call = made.call_at(file, line)
+    assert (rank, two_layers(8).calls[call].operator) == (0, "aten::relu")
+    assert made.call_at(file, 1) is None
 
 
 def test_operators_that_pytorch_alone_does_not_have_are_refused(tmp_path):

@@ -11,6 +11,7 @@ import click
 from perfcast.cli.output import Outputs, output_options, write_result
 from perfcast.cli.progress import status
 from perfcast.cli.replay.options import replay_options
+from perfcast.errors import TraceError
 from perfcast.printer.streams import say
 from perfcast.verbs.replay.question import ReplayQuestion
 
@@ -75,26 +76,45 @@ def _replay_here(
         with status("preparing to play") as on_progress:
             found = play(request, prepared, on_progress)
     if generate_folder:
-        _generate(prepared, found, generate_folder, is_anonymised=is_anonymised)
+        _generate(request, prepared, found, generate_folder, is_anonymised=is_anonymised)
     return found
 
 
 def _generate(
-    prepared: Sequence[Prepared], found: tuple[Fidelity, ...], folder: str, *, is_anonymised: bool
+    request: ReplayRequest,
+    prepared: Sequence[Prepared],
+    found: tuple[Fidelity, ...],
+    folder: str,
+    *,
+    is_anonymised: bool,
 ) -> None:
-    from perfcast.replays.generate.generate import generate
+    """Write the benchmark, play it once, and say what came of it."""
+    from perfcast.replays.generate.proven import generate_proven
     from perfcast.replays.replay import with_gaps
     from perfcast.report.answers import to_plain
     from perfcast.report.data.replay import rank_data
+    from perfcast.report.documents.generated import generated_lines
 
-    fidelity = to_plain(rank_data(found[0])) if found else None
+    played = found[: len(prepared)]
     programs = [one.program for one in prepared]
-    if len(found) == len(programs):
+    if played:
         programs = [
-            with_gaps(program, one.played.gaps_seconds) for program, one in zip(programs, found, strict=True)
+            with_gaps(program, one.played.gaps_seconds) for program, one in zip(programs, played, strict=True)
         ]
-    made = generate(programs, folder, is_anonymised=is_anonymised, fidelity=fidelity)
-    say(f"wrote {made.folder}", is_error=True)
+    with status("generating") as on_progress:
+        proven = generate_proven(
+            request,
+            programs,
+            folder,
+            rehearsals=[one.played.rehearsal for one in played] or None,
+            is_anonymised=is_anonymised,
+            fidelity=to_plain(rank_data(found[0])) if found else None,
+            on_progress=lambda text: on_progress(0.0, text),
+        )
+    for line in generated_lines(proven.made, proven.play):
+        say(line, is_error=True)
+    if proven.play.state == "failed":
+        raise TraceError(f"the generated program failed in a fresh process: {proven.play.reason}")
 
 
 def _report(asked: ReplayQuestion, found: tuple[Fidelity, ...], outputs: Outputs) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from perfcast.replays.program.program import CallKind, ReplayProgram, slots_in
+from collections.abc import Iterable
+
+from perfcast.replays.program.program import Argument, CallKind, ReplayProgram, slots_in
 from perfcast.replays.program.schema_text import parse_schema
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import SCOPE_BACKWARD, ExecutionTrace
+
+#: Arguments of norms that no gradient is defined for (PyTorch's derivatives.yaml).
+_STATISTICS = ("running_mean", "running_var")
 
 
 def differentiated_nodes(trace: ExecutionTrace) -> frozenset[int]:
@@ -31,23 +36,35 @@ def differentiated_nodes(trace: ExecutionTrace) -> frozenset[int]:
 def parameters(program: ReplayProgram) -> frozenset[int]:
     """Given slots that require a gradient: read by a differentiated call, written by one that is not.
 
-    Where nothing is written (no optimizer is in the program), all that differentiated calls read.
+    Where nothing is written (no optimizer is in the program), all that differentiated calls read. Running
+    statistics, which data parallelism writes too, and what a differentiated call writes into, are none.
     """
     written: set[int] = set()
     read: set[int] = set()
+    constant: set[int] = set()
     for call in program.calls:
         if call.kind is not CallKind.OPERATOR:
             continue
-        if call.is_differentiated:
-            read.update(slots_in(call.arguments))
+        arguments = list(zip(parse_schema(call.schema).arguments, call.arguments, strict=False))
+        changed = _buffers(program, (value for argument, value in arguments if argument.is_written))
+        if not call.is_differentiated:
+            written |= changed
             continue
-        arguments = zip(parse_schema(call.schema).arguments, call.arguments, strict=False)
-        used = slots_in(tuple(value for argument, value in arguments if argument.is_written))
-        written.update(program.slots[index].buffer for index in used)
+        read.update(slots_in(call.arguments))
+        constant |= changed
+        constant |= _buffers(
+            program, (value for argument, value in arguments if argument.name in _STATISTICS)
+        )
     given = {
         index
         for index in read
-        if program.slots[index].maker == NONE and program.buffers[program.slots[index].buffer].is_given
+        if program.slots[index].maker == NONE
+        and program.buffers[program.slots[index].buffer].is_given
+        and program.slots[index].buffer not in constant
     }
     updated = {index for index in given if program.slots[index].buffer in written}
     return frozenset(updated or given)
+
+
+def _buffers(program: ReplayProgram, arguments: Iterable[Argument]) -> set[int]:
+    return {program.slots[index].buffer for index in slots_in(tuple(arguments))}

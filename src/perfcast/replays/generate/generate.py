@@ -21,12 +21,15 @@ from typing import Any
 
 from perfcast.errors import InputError
 from perfcast.files.writing import make_folder, write_text_atomically
+from perfcast.replays.communication.groups import GroupKey, collectives_in, groups_of_program
 from perfcast.replays.generate.given import GivenTensors
 from perfcast.replays.generate.names import Names
 from perfcast.replays.generate.plan import ProgramPlan, plan_program
-from perfcast.replays.generate.text import StepWriter, groups_text, main_device
+from perfcast.replays.generate.text import StepWriter, main_device
 from perfcast.replays.generate.tokens import hashed, hashed_path, label_text, number_token
 from perfcast.replays.program.program import CallKind, ReplayProgram, Skipped
+from perfcast.traces.collectives.sizes import canonical_name
+from perfcast.traces.events import NONE
 from perfcast.version import perfcast_version
 
 #: A file of steps ends after the part with which it reaches so many lines.
@@ -43,11 +46,21 @@ _PACKAGE = "replayed"
 
 @dataclass(frozen=True)
 class Generated:
-    """What was written: the folder, its files, and the manifest's content."""
+    """What was written: the folder, its files, the manifest's content, and which line is which call.
+
+    ``lines`` has, by file of steps, the rank whose program it is and each line's call (``NONE``: none).
+    """
 
     folder: Path
     files: tuple[str, ...]
     manifest: Mapping[str, Any]
+    lines: Mapping[str, tuple[int, tuple[int, ...]]]
+
+    def call_at(self, file: str, line: int) -> tuple[int, int] | None:
+        """The rank and the call that a line of the steps, counted from 1, makes; ``None``: no call's."""
+        rank, calls = self.lines.get(file, (0, ()))
+        call = calls[line - 1] if 0 < line <= len(calls) else NONE
+        return None if call == NONE else (rank, call)
 
 
 def generate(
@@ -57,6 +70,7 @@ def generate(
     is_anonymised: bool = False,
     salt: str = "",
     fidelity: Mapping[str, Any] | None = None,
+    played: Mapping[str, Any] | None = None,
 ) -> Generated:
     """Write programs, one a rank, as a stand-alone benchmark.
 
@@ -65,6 +79,7 @@ def generate(
         folder: Made if need be; files of another benchmark in it are replaced, others are refused.
         is_anonymised: Labels of modules and names of sources are hashed, with ``salt``.
         fidelity: Figures of a replay that was measured, for the manifest.
+        played: What came of playing the benchmark once, for the manifest.
 
     Raises:
         InputError: No program, a folder with other files, or operators that PyTorch alone does not have.
@@ -77,11 +92,13 @@ def generate(
     for program in programs:
         _check_operators(program)
     label = (lambda path: hashed_path(path, salt)) if is_anonymised else str
+    groups = tuple(sorted({key for program in programs for key in groups_of_program(program)}))
     texts: dict[str, str] = {}
+    lines: dict[str, tuple[int, tuple[int, ...]]] = {}
     written: list[tuple[str, ...]] = []
     modules: list[str] = []
     for rank, program in enumerate(programs):
-        files = _Files(program, label, ".." if len(programs) > 1 else ".")
+        files = _Files(program, groups, label, ".." if len(programs) > 1 else ".")
         texts_of_rank = tuple(files.texts.values())
         if texts_of_rank in written:
             modules.append(modules[written.index(texts_of_rank)])
@@ -90,28 +107,38 @@ def generate(
         written.append(texts_of_rank)
         modules.append(f"{home}/program".replace("/", "."))
         texts |= {f"{home}/{name}.py": text for name, text in files.texts.items()}
+        lines |= {f"{home}/{name}.py": (rank, calls) for name, calls in files.calls.items()}
         texts[f"{home}/__init__.py"] = f'"""What rank {number_token(program.rank)} plays."""\n'
     texts |= _shipped_texts(any(_has_collectives(program) for program in programs))
     manifest = _manifest(programs, modules, is_anonymised=is_anonymised, salt=salt, fidelity=fidelity)
+    manifest |= {} if played is None else {"played": dict(played)}
     texts["manifest.json"] = json.dumps(manifest, indent=1) + "\n"
     texts["README.md"] = _readme(manifest)
     for name, text in texts.items():
         make_folder((place / name).parent)
         write_text_atomically(place / name, text)
-    return Generated(place, tuple(sorted(texts)), manifest)
+    return Generated(place, tuple(sorted(texts)), manifest, lines)
 
 
 class _Files:
-    """The files of one rank's program: name without ending → text."""
+    """The files of one rank's program: name without ending → text, and the call of each line of steps."""
 
-    def __init__(self, program: ReplayProgram, label: Callable[[str], str], shared: str) -> None:
+    def __init__(
+        self,
+        program: ReplayProgram,
+        groups: Sequence[GroupKey],
+        label: Callable[[str], str],
+        shared: str,
+    ) -> None:
         plan = plan_program(program)
+        self._groups = groups
         self._shared = f"{shared}tensors"
         names = Names(program, plan)
         given = GivenTensors(program, plan, names)
         self.texts: dict[str, str] = {}
+        self.calls: dict[str, tuple[int, ...]] = {}
         functions = self._write_steps(program, plan, names, label)
-        self.texts["program"] = _program_text(program, plan, given, functions, self._shared)
+        self.texts["program"] = _program_text(groups, plan, given, functions, self._shared)
 
     def _write_steps(
         self, program: ReplayProgram, plan: ProgramPlan, names: Names, label: Callable[[str], str]
@@ -120,14 +147,15 @@ class _Files:
         files: dict[str, str] = {}
         blocks: list[list[str]] = []
         functions: list[str] = []
-        writer = StepWriter(program, names, label)
+        writer = StepWriter(program, self._groups, names, label)
 
         def finish() -> None:
             nonlocal writer
             name = f"steps_{len(self.texts)}"
             files.update(dict.fromkeys(functions, name))
             self.texts[name] = _steps_text(blocks, writer.operators, self._shared)
-            writer = StepWriter(program, names, label)
+            self.calls[name] = _calls_of_lines(self.texts[name], blocks, writer.calls)
+            writer = StepWriter(program, self._groups, names, label)
             blocks.clear()
             functions.clear()
 
@@ -162,8 +190,18 @@ def _steps_text(blocks: Sequence[Sequence[str]], operators: Mapping[str, str], s
     return "\n".join(head).rstrip() + "\n\n\n" + body + "\n"
 
 
+def _calls_of_lines(
+    text: str, blocks: Sequence[Sequence[str]], calls: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
+    """The call of each line of a file, whose end the blocks are, two empty lines between them."""
+    found: list[int] = []
+    for block, own in zip(blocks, calls, strict=True):
+        found += [*([NONE, NONE] if found else []), *own, *[NONE] * (len(block) - len(own))]
+    return (*[NONE] * (text.count("\n") - len(found)), *found)
+
+
 def _program_text(
-    program: ReplayProgram,
+    groups: Sequence[GroupKey],
     plan: ProgramPlan,
     given: GivenTensors,
     functions: Mapping[str, str],
@@ -178,7 +216,7 @@ def _program_text(
             steps += _part_lines(_function(step, place), needs, done)
         steps.append("    ),")
     order = ", ".join(number_token(step) for step in plan.order)
-    groups = [f'    "{name}": {_ranks(ranks)},' for name, ranks in groups_text(program).items()]
+    listed = [f'    "group_{place}": {_ranks(key.ranks)},' for place, key in enumerate(groups)]
     used = ["StepPart", *(["window"] if any("window(" in entry for entry in entries) else [])]
     sources: dict[str, list[str]] = {}
     for function, file in functions.items():
@@ -203,8 +241,8 @@ def _program_text(
         "# Which of them is played when.",
         f"ORDER = ({order}{',' if len(plan.order) == 1 else ''})",
         "",
-        "# Ranks that exchange something with each other.",
-        *(["GROUPS = {", *groups, "}"] if groups else ["GROUPS = {}"]),
+        "# Ranks that exchange something with each other: the groups of all ranks.",
+        *(["GROUPS = {", *listed, "}"] if listed else ["GROUPS = {}"]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -311,8 +349,12 @@ def _manifest(
         "rank": first.rank,
         "world_size": first.world_size,
         "has_collectives": any(_has_collectives(program) for program in programs),
+        "collectives": sorted(
+            {canonical_name(one.name) for program in programs for _, _, one in collectives_in(program)}
+        ),
         "num_steps": first.num_steps,
         "num_calls": len(first.calls),
+        "num_operators": sum(call.kind is not CallKind.IDLE for call in first.calls),
         "peak_bytes": first.peak_bytes,
         "given_bytes": sum(buffer.num_bytes for buffer in first.buffers if buffer.is_given),
         "skipped": _skipped(first, shown),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perfcast.errors import TraceError
-from perfcast.replays.communication.groups import group_of, groups_of_program
+from perfcast.replays.communication.groups import GroupKey, group_of
 from perfcast.replays.generate.names import Names
 from perfcast.replays.generate.plan import WINDOW, Line, StepPart
 from perfcast.replays.generate.tokens import (
@@ -40,10 +40,17 @@ _LEAST_GAP_SECONDS = 2e-7
 class StepWriter:
     """Writes the parts of a program's steps; gathers the operators that they call."""
 
-    def __init__(self, program: ReplayProgram, names: Names, label: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        program: ReplayProgram,
+        groups: Sequence[GroupKey],
+        names: Names,
+        label: Callable[[str], str],
+    ) -> None:
         self.operators: dict[str, str] = {}  # the name in the file → PyTorch's
+        self.calls: list[list[int]] = []  # of each part, the call of each line (``NONE``: of none)
         self._device = main_device(program)
-        self._program, self._names, self._label = program, names, label
+        self._program, self._groups, self._names, self._label = program, groups, names, label
         self._module = ""
         self._is_noted = False
         self._stream = NONE
@@ -52,12 +59,16 @@ class StepWriter:
         """The lines of one function."""
         lines = [f"def {title}(t: Tensors) -> None:"]
         self._module, self._is_noted, self._stream = "", False, NONE
+        calls = [NONE]
+        self.calls.append(calls)
         for line, dropped in zip(part.lines, part.dropped, strict=True):
             unused = set(dropped) & set(line.makes)
             lines += self._line(line, part, unused, gaps)
+            calls += [line.call] * (len(lines) - len(calls))
             gone = [self._name(slot, part) for slot in dropped if slot not in unused]
             if gone:
                 lines.append(f"    del {', '.join(gone)}")
+                calls.append(NONE)
         if self._is_noted:
             lines.append("    t.note(False)")
         if self._stream != NONE:
@@ -144,17 +155,14 @@ class StepWriter:
         if call.kind is CallKind.WAIT:
             return [f"    t.collectives.wait({number_token(call.waits_for)})"]
         if call.kind is CallKind.COLLECTIVE:
-            return collective_lines(self._program, index, name)
+            return collective_lines(self._program, self._groups, index, name)
         return []
 
 
-def groups_text(program: ReplayProgram) -> dict[str, tuple[int, ...]]:
-    """The groups of ranks that a program exchanges something in, by the names that it gives them."""
-    return {f"group_{place}": key.ranks for place, key in enumerate(groups_of_program(program))}
-
-
-def collective_lines(program: ReplayProgram, index: int, name: Callable[[int], str]) -> list[str]:
-    """One collective: what is received and sent, in which group, how it is cut.
+def collective_lines(
+    program: ReplayProgram, groups: Sequence[GroupKey], index: int, name: Callable[[int], str]
+) -> list[str]:
+    """One collective: what is received and sent, in which of ``groups``, how it is cut.
 
     Raises:
         TraceError: Its arguments are not those of a collective, or no such collective is known.
@@ -167,7 +175,7 @@ def collective_lines(program: ReplayProgram, index: int, name: Callable[[int], s
     if word not in COLLECTIVES:
         raise TraceError(f"node {call.node_id}: a replay knows no collective '{label_text(collective.name)}'")
     received, sent, *rest = call.arguments
-    group = groups_of_program(program).index(group_of(collective, program.groups, program.world_size))
+    group = groups.index(group_of(collective, program.groups, program.world_size))
     arguments = [
         number_token(index),
         f'"{word}"',

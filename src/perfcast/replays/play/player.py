@@ -83,11 +83,13 @@ class Rehearsal:
     """What happened when each call was made once under checks.
 
     ``failures``: reason by call that cannot run here. ``replaced``: reason by slot that does not come out
-    as recorded, so that a stand-in takes its place.
+    as recorded, so that a stand-in takes its place. ``undifferentiated``: calls that only run where autograd
+    does not look.
     """
 
     failures: dict[int, str]
     replaced: dict[int, str]
+    undifferentiated: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ class Player:
             put(stand_in(self.program.slots[index]), self._layout.targets[index])
         self._is_rehearsed = True
         self.set_gaps(())
-        return Rehearsal(dict(self._findings.failures), dict(self._findings.replaced))
+        found = self._findings
+        return Rehearsal(dict(found.failures), dict(found.replaced), tuple(sorted(found.undifferentiated)))
 
     def set_gaps(self, gaps_seconds: Sequence[float]) -> None:
         """Keep the host busy for so long before each call (one number a call); empty: for no time."""

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from perfcast.errors import TraceError
 from perfcast.replays.play.limits import ReplayLimits, check_arguments, check_operator
 from perfcast.replays.play.operators import OperatorTable, full_name
 from perfcast.replays.program.program import CallKind, DeviceName
 from perfcast.replays.program.schema_text import Schema, SchemaArgument, parse_schema
+from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE, Collective
 from perfcast.traces.execution_trace.nodes import Node, Opaque, TensorUse, Value, tensors_in
 
@@ -70,8 +72,8 @@ def draft_operator(node: Node, limits: ReplayLimits) -> Draft:
     """An operator's call, as recorded.
 
     Raises:
-        NotPlayableError: It has nothing to be called by, or arguments that a trace does not keep.
-        TraceError: It may not be called, or asks for more memory than the limit.
+        NotPlayableError: Nothing calls it, it may not be called, or the trace does not keep its arguments.
+        TraceError: It asks for more memory than the limit.
     """
     if node.kernel_backend:
         raise NotPlayableError(
@@ -80,7 +82,11 @@ def draft_operator(node: Node, limits: ReplayLimits) -> Draft:
     if node.name in WITHOUT_EFFECT:
         raise NotPlayableError("it changes only what autograd or a stream knows", is_harmless=True)
     schema = parse_schema(node.schema)
-    check_operator(schema, limits)
+    try:
+        check_operator(schema, limits)
+    except TraceError as error:
+        raise NotPlayableError(str(error)) from None
+    _check_element_types(node)
     arguments = tuple(
         _argument(described, value) for described, value in zip(schema.arguments, node.inputs, strict=False)
     )
@@ -95,6 +101,13 @@ def draft_operator(node: Node, limits: ReplayLimits) -> Draft:
         arguments=arguments,
         outputs=tuple(use if use.dtype else None for use in tensors_in(node.outputs)),
     )
+
+
+def _check_element_types(node: Node) -> None:
+    unknown = (use.dtype for use in tensors_in((*node.inputs, *node.outputs)) if use.dtype)
+    word = next((dtype for dtype in unknown if not dtype_bytes(dtype)), "")
+    if word:
+        raise NotPlayableError(f"a tensor of an element type that is not known: {_printable(word)}")
 
 
 def check_installed(draft: Draft, device: str, operators: OperatorTable) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias
 
 from perfcast.replays.program.program import ReplayProgram
 from perfcast.replays.ranks.context import RankContext
 from perfcast.replays.request import RankOptions
 from perfcast.replays.scale.emulate import emulated, recorded_seconds, with_fastest
 from perfcast.replays.scale.world import scaled, splits_sent, with_splits
+
+#: Yields what all ranks have to know of this one, is sent what all of them yielded, returns the program.
+_Fitting: TypeAlias = "Generator[Any, list[Any], ReplayProgram]"
 
 
 def fit_to_ranks(
@@ -25,18 +28,60 @@ def fit_to_ranks(
         TraceError: The ranks' programs do not fit together, or a time is not known.
         PlanError: A group that does not fit the cluster.
     """
-    num_ranks = context.world_size if context is not None else 1
-    rank = context.rank if context is not None else program.rank
-    is_recorded_size = context is None or ranks.is_emulated
-    wanted = ranks.world_size or (program.world_size if is_recorded_size else num_ranks)
     gather: Callable[[Any], list[Any]] = context.gather if context is not None else lambda value: [value]
+    place = None if context is None else (context.rank, context.world_size)
+    fitting = _fitting(program, place, ranks, is_replicated=is_replicated)
+    try:
+        told = next(fitting)
+        while True:
+            told = fitting.send(gather(told))
+    except StopIteration as end:
+        found: ReplayProgram = end.value
+        return found
+
+
+def fit_together(
+    programs: Sequence[ReplayProgram], num_ranks: int, ranks: RankOptions
+) -> tuple[ReplayProgram, ...]:
+    """What each of ``num_ranks`` ranks plays, which take the programs in turns, made in this process.
+
+    Raises:
+        TraceError, PlanError: As ``fit_to_ranks``.
+    """
+    is_replicated = len(programs) < num_ranks
+    own = [programs[rank % len(programs)] for rank in range(num_ranks)]
+    fittings = [
+        _fitting(program, (rank, num_ranks), ranks, is_replicated=is_replicated)
+        for rank, program in enumerate(own)
+    ]
+    told = [_next(fitting, None) for fitting in fittings]
+    while not isinstance(told[0], ReplayProgram):
+        told = [_next(fitting, list(told)) for fitting in fittings]
+    return tuple(told)
+
+
+def _next(fitting: _Fitting, answers: list[Any] | None) -> Any:
+    """What a rank tells next, or its program."""
+    try:
+        return next(fitting) if answers is None else fitting.send(answers)
+    except StopIteration as end:
+        return end.value
+
+
+def _fitting(
+    program: ReplayProgram, place: tuple[int, int] | None, ranks: RankOptions, *, is_replicated: bool
+) -> _Fitting:
+    """``place`` is the rank and how many there are; ``None`` where it is alone."""
+    rank, num_ranks = place or (program.rank, 1)
+    is_recorded_size = place is None or ranks.is_emulated
+    wanted = ranks.world_size or (program.world_size if is_recorded_size else num_ranks)
     program = scaled(program, wanted, rank if rank < wanted else 0)
-    if ranks.is_emulated or context is None:
-        program = with_fastest(program, gather(recorded_seconds(program)))
+    if ranks.is_emulated or place is None:
+        program = with_fastest(program, (yield recorded_seconds(program)))
         unknown_seconds = None if ranks.is_emulated else 0.0
-        num_present = num_ranks if context is not None else 0
+        num_present = num_ranks if place is not None else 0
         program = emulated(program, num_present, ranks.cluster, unknown_seconds=unknown_seconds)
-    if context is not None and (is_replicated or ranks.is_rebalanced):
-        sent = dict(enumerate(gather(splits_sent(program))))
+    if place is not None and (is_replicated or ranks.is_rebalanced):
+        sent = dict(enumerate((yield splits_sent(program))))
         program = with_splits(program, sent, is_rebalanced=ranks.is_rebalanced)
     return program

@@ -10,8 +10,30 @@ import torch.distributed as dist
 from torch import Tensor
 
 
+class Muted:
+    """Takes part in no collective: a rank that plays alone, or that tries its own calls first."""
+
+    def start(self, *_: Any, **__: Any) -> None:
+        """Nothing."""
+
+    def wait(self, call: int) -> None:
+        """Nothing."""
+
+    def finish(self) -> None:
+        """Nothing."""
+
+    def line_up(self) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 class Collectives:
-    """Starts collectives and waits for them; those under way are known by the number of their call."""
+    """Starts collectives and waits for them; those under way are known by the number of their call.
+
+    ``groups`` are the groups of all ranks, which every rank makes in the same order.
+    """
 
     def __init__(self, groups: Mapping[str, Sequence[int]], device: torch.device, backend: str) -> None:
         if device.type == "cuda":
@@ -20,11 +42,7 @@ class Collectives:
         self.device = device
         self.under_way: dict[int, Any] = {}
         self.ranks = {name: tuple(ranks) for name, ranks in groups.items()}
-        everywhere: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(everywhere, sorted(self.ranks.items()))
-        wanted = sorted({pair for pairs in everywhere for pair in pairs})
-        made = {pair: dist.new_group(list(pair[1])) for pair in wanted}
-        self.groups = {name: made[name, ranks] for name, ranks in self.ranks.items()}
+        self.groups = {name: dist.new_group(list(ranks)) for name, ranks in self.ranks.items()}
         self.by_name: dict[str, Callable[..., Any]] = {
             "all_reduce": self.all_reduce,
             "all_gather": self.all_gather,
