@@ -106,6 +106,11 @@ def _measure_all(work: _Work, grid: Sequence[Case]) -> None:
     _measure(work, [case for case in grid if case.key in refused], "refused", replaces=True)
 
 
+def num_cases(device: str, quick: bool = False) -> int:
+    """How many cases a calibration measures."""
+    return len(_all_cases(device, quick, None))
+
+
 def fit_profile(device: str, records: Sequence[dict[str, Any]]) -> DeviceProfile:
     """Lines and device figures from measurement records, of families that make a line.
 

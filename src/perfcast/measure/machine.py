@@ -15,3 +15,15 @@ def processor_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def waited_seconds() -> float | None:
+    """How long this thread has waited, ready, for a processor that others had; None where it is not told.
+
+    Linux: /proc/thread-self/schedstat, time on the run queue in nanoseconds (Documentation/scheduler/
+    sched-stats.rst). Time that a hypervisor took is not in it.
+    """
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return None

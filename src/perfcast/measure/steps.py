@@ -84,6 +84,11 @@ def measure_step(
         count += 1
         if spent >= least_seconds and len(samples.quiet) >= least_repeats:
             break
+    return step_time_of(samples)
+
+
+def step_time_of(samples: Samples) -> StepTime:
+    """Median and quartiles of the undisturbed samples."""
     chosen = samples.quiet
     low, middle, high = statistics.quantiles(chosen, n=4) if len(chosen) > 1 else (chosen[0],) * 3
     return StepTime(middle, low, high, len(chosen), samples.num_disturbed)

@@ -32,8 +32,8 @@ class System:
 SYSTEMS: Mapping[str, System] = {
     "mesh_cost_model": System(
         title="Cost model of automatic parallelism",
-        home="perfcast.published.mesh_cost_model:compare",
-        state="works; its page prints no figures",
+        home="perfcast.published.mesh_cost_model.compare:compare",
+        state="works, by perfcast mesh step; its page prints no figures",
     ),
     "multi_gpu_2024": System(
         title="Lin et al. 2024, multi-GPU training from traces",

@@ -35,7 +35,9 @@ def rank_of_two(rank: int, folder: Path, *, sent: bool, received: bool) -> Trace
 
 def on_h100s(folder: Path, *, sent: bool, received: bool) -> TraceForecast:
     ranks = [rank_of_two(rank, folder, sent=sent, received=received) for rank in (0, 1)]
-    return forecast_from_traces(ranks, TraceForecastRequest(cluster=load_cluster_entry("dgx-h100").of_size(2)))
+    return forecast_from_traces(
+        ranks, TraceForecastRequest(cluster=load_cluster_entry("dgx-h100").of_size(2))
+    )
 
 
 def test_a_size_that_one_end_recorded_is_that_of_both(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import click
 
 from perfcast.cli.lazy import LazyGroup
 
-_COMMANDS = ("cost", "profile", "discover")
+_COMMANDS = ("cost", "profile", "discover", "step")
 _HOMES = {name: f"perfcast.cli.mesh.{name}" for name in _COMMANDS}
 
 
 @click.group(cls=LazyGroup, homes=_HOMES)
 def mesh() -> None:
-    """Collectives on clusters: forecast them, measure them, discover the mesh they run on."""
+    """Collectives on clusters: forecast them, measure them, discover their mesh; whole steps on it."""

@@ -41,6 +41,10 @@ class FittedLine:
     r_squared: float
     mape: float
 
+    def seconds(self, sizes_bytes: ArrayLike) -> Floats:
+        """Time of messages of the sizes given, in an array of the same shape."""
+        return self.latency_seconds + np.asarray(sizes_bytes, dtype=np.float64) / self.bytes_per_second
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:

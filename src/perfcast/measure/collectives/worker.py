@@ -193,7 +193,7 @@ def _record(
 
 def main(arguments: Sequence[str]) -> None:
     """A launched rank: ``PLAN.json RANK``."""
-    threading.Thread(target=_leave_with_the_parent, daemon=True).start()
+    leave_with_the_parent()
     job: Any = read_json(arguments[0], what="the plan of a profile")
     rank = int(arguments[1])
     worker = Worker(ProfilePlan.from_json(job["plan"]), rank, rank, job["init_method"])
@@ -201,8 +201,12 @@ def main(arguments: Sequence[str]) -> None:
     worker.close()
 
 
-def _leave_with_the_parent() -> None:
-    """The parent holds the other end of standard input; when it is gone, so is this process."""
+def leave_with_the_parent() -> None:
+    """The parent holds the other end of standard input; when it is gone, so is this process, from now on."""
+    threading.Thread(target=_wait_for_the_parent, daemon=True).start()
+
+
+def _wait_for_the_parent() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(1)

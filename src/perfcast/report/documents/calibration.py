@@ -50,7 +50,7 @@ def document_of(profile: DeviceProfile, measurements: Sequence[Measurement]) -> 
             Fact("Peak", peaks),
             Fact("Copies beyond the cache", format_count(profile.dram_bytes_per_second, "B/s")),
         ),
-        blocks=(_lines(profile), *notes, *sections),
+        blocks=(lines_table(profile), *notes, *sections),
     )
 
 
@@ -75,7 +75,8 @@ def _doubts(profile: DeviceProfile) -> list[Note]:
     return notes
 
 
-def _lines(profile: DeviceProfile) -> Table:
+def lines_table(profile: DeviceProfile) -> Table:
+    """Every family's line and how well it fits."""
     return Table(
         columns=(
             Column("Family"),
@@ -238,17 +239,26 @@ def _axes(profile: ClusterProfile, samples: Sequence[CollectiveSample]) -> list[
     ]
 
 
-def axis_figure(axis: AxisProfile, samples: Sequence[CollectiveSample], name: str) -> Figure:
+def axis_figure(
+    axis: AxisProfile, samples: Sequence[CollectiveSample], name: str, *, with_curves: bool = True
+) -> Figure:
     """Time over message size along one axis: what was measured, each collective's fitted curve and its line.
 
     The line, latency + bytes / bandwidth, is dashed.
+
+    Args:
+        with_curves: Else lines alone, which then stand for their collectives.
     """
     series: list[Curve] = []
     for (collective, curve), colour in zip(axis.curves.items(), cycle(palette.TURNS), strict=False):
         sizes = np.geomspace(curve.least_bytes, curve.most_bytes, _FITTED_POINTS)
-        fitted = list(zip(sizes.tolist(), map(float, curve.seconds(sizes)), strict=True))
-        series.append(_collective_curve(collective, colour, fitted, is_measured=False))
-        if curve.line is not None:
+        if with_curves or curve.line is None:
+            fitted = list(zip(sizes.tolist(), map(float, curve.seconds(sizes)), strict=True))
+            series.append(_collective_curve(collective, colour, fitted, is_measured=False))
+        else:
+            points = list(zip(sizes.tolist(), curve.line.seconds(sizes).tolist(), strict=True))
+            series.append(_collective_curve(collective, colour, points, is_measured=False))
+        if with_curves and curve.line is not None:
             is_first = all(one.dash == "solid" for one in series)
             series.append(_line_curve(collective, colour, curve.line, sizes.tolist(), in_legend=is_first))
         measured = [
@@ -283,7 +293,7 @@ def _line_curve(
         in_legend=in_legend,
         colour=colour,
         x=tuple(sizes),
-        y=tuple(line.latency_seconds + size / line.bytes_per_second for size in sizes),
+        y=tuple(line.seconds(np.array(sizes)).tolist()),
         hovers=(said,) * len(sizes),
     )
 

@@ -1,0 +1,1 @@
+"""Measurements while all ranks of a machine are at work: calibrations and whole steps."""
