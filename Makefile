@@ -44,17 +44,11 @@ docs-figures: $(VENV)/.installed
 	$(BIN)/python docs/tools/examples.py --write
 	$(BIN)/python docs/tools/figures.py
 
+# Every benchmark that needs neither a GPU nor data of others, against the stated goals; into out/bench.json.
+BENCH ?=
+
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/cold_start.py
-	$(BIN)/python benchmarks/capture.py
-	$(BIN)/python benchmarks/allocator.py
-	$(BIN)/python benchmarks/footprint.py
-	$(BIN)/python benchmarks/collectives.py
-	$(BIN)/python benchmarks/network.py
-	$(BIN)/python benchmarks/simulation.py
-	$(BIN)/python benchmarks/plan_step.py
-	$(BIN)/python benchmarks/search.py
-	$(BIN)/python benchmarks/calculon.py
+	$(BIN)/python benchmarks/every.py --json out/bench.json $(if $(BENCH),--only $(BENCH))
 
 # Every door at random: CASES inputs each, by coverage where atheris is installed; laws and the API's own description
 # too. Ctrl-C stops; the next call goes on. `make fuzz ONLY=text/,file/` takes some of the targets.

@@ -13,6 +13,8 @@ import random
 import time
 from collections.abc import Sequence
 
+from goals import Row, report
+
 from perfcast.memory_use.allocator import (
     Allocate,
     AllocatorEvent,
@@ -31,15 +33,16 @@ def main() -> int:
     processor = platform.processor() or platform.machine()
     print(f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"{'events':10} {'settings':28} {'count':>8} {'seconds':>8} {'events/s':>10} {'at least':>9}")
-    failed = False
+    rows = []
     for name, events in (("random", random_events()), ("training", training_events())):
         for text in SETTINGS:
             seconds = min(timed(events, text) for _ in range(3))
             rate = len(events) / seconds
-            failed |= rate < LEAST_EVENTS_PER_SECOND
+            what = f"{name} events, {text or 'default'}"
+            rows.append(Row(what, rate, "1/CPU s", LEAST_EVENTS_PER_SECOND, "at least", "stated here"))
             line = f"{name:10} {text or 'default':28} {len(events):8d} {seconds:8.2f}"
             print(f"{line} {rate:10,.0f} {LEAST_EVENTS_PER_SECOND:9,}")
-    return int(failed)
+    return report(rows)
 
 
 def timed(events: Sequence[AllocatorEvent], settings: str) -> float:

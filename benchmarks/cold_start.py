@@ -2,7 +2,8 @@
 
 Run by ``make bench``, or ``python benchmarks/cold_start.py [--repeats N]``. Every run is a process of its
 own; medians are printed as wall seconds and, since other work on the machine stretches those, as seconds of
-the processor. Byte code is compiled once before, as an installation does.
+the processor. The least wall seconds of all repeats are held against the limits. Byte code is compiled once
+before, as an installation does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from goals import Row, report
 
 #: Command lines and the wall seconds that they are meant to stay under, with nothing kept and with a capture.
 CASES: list[tuple[str, float | None, float]] = [
@@ -41,7 +44,7 @@ def main() -> int:
     print(f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}; medians in seconds")
     print(f"{'nothing kept':>22} {'kept':>15}")
     print("   wall     cpu  limit    wall     cpu  limit")
-    rows, failed = [], False
+    rows, goals = [], []
     with tempfile.TemporaryDirectory() as folder:
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         environment |= {"PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "PERFCAST_CACHE": f"{folder}/cache"}
@@ -52,15 +55,17 @@ def main() -> int:
             limit = "" if first_limit is None else f"{first_limit:.1f}"
             print(f"{first[0]:7.2f} {first[1]:7.2f} {limit:>6} ", end="")
             print(f"{kept[0]:7.2f} {kept[1]:7.2f} {kept_limit:6.1f}  {command}")
-            failed |= kept[0] > kept_limit or (first_limit is not None and first[0] > first_limit)
+            goals.append(Row(f"{command} (kept)", kept[2], "s", kept_limit, source="stated here"))
+            if first_limit is not None:
+                goals.append(Row(f"{command} (first)", first[2], "s", first_limit, source="stated here"))
             rows.append({"command": command, "nothing_kept": first, "kept": kept})
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
-    return int(failed)
+    return report(goals)
 
 
-def measure(command: str, environment: dict[str, str], repeats: int) -> tuple[float, float]:
-    """Median wall and processor seconds of a command line."""
+def measure(command: str, environment: dict[str, str], repeats: int) -> tuple[float, float, float]:
+    """Median wall and processor seconds of a command line, and the least wall seconds."""
     wall, processor = [], []
     for _ in range(repeats):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -73,7 +78,7 @@ def measure(command: str, environment: dict[str, str], repeats: int) -> tuple[fl
         wall.append(time.perf_counter() - start)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(wall), statistics.median(processor)
+    return statistics.median(wall), statistics.median(processor), min(wall)
 
 
 if __name__ == "__main__":

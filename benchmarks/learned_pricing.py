@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from goals import Row, report
+
 from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation
@@ -36,13 +38,14 @@ def main() -> int:
     print(f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"{len(operations)} different operations on {DEVICE}")
     print(f"{'':8} {'wall s':>8} {'cpu s':>8} {'limit':>6}")
-    wall = 0.0
+    cpu = 0.0
     for name in ("first", "second"):
-        began, cpu = time.perf_counter(), cpu_seconds()
+        began, begun = time.perf_counter(), cpu_seconds()
         model.estimate(operations, device)
-        wall = time.perf_counter() - began
-        print(f"{name:8} {wall:8.2f} {cpu_seconds() - cpu:8.2f} {MOST_SECONDS:6.1f}")
-    return int(wall > MOST_SECONDS)
+        wall, cpu = time.perf_counter() - began, cpu_seconds() - begun
+        print(f"{name:8} {wall:8.2f} {cpu:8.2f} {MOST_SECONDS:6.1f}")
+    what = f"{len(operations):,} different operations priced in one call"
+    return report([Row(what, cpu, "CPU s", MOST_SECONDS, source="stated here")])
 
 
 def cpu_seconds() -> float:

@@ -15,6 +15,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from goals import Row, report
+
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.simulate.network.build import build_topology
 from perfcast.simulate.network.fabrics.fat_tree import FatTree
@@ -67,7 +69,8 @@ def main() -> int:
             network = fail(build_topology(cluster(num_devices), FatTree(64)), switches=spine(num_devices))
             slowest = max(slowest, timed(case, network, num_devices))
     print(f"slowest {slowest:.1f} s of processor time, limit {LIMIT_SECONDS:.0f} s")
-    return int(slowest > LIMIT_SECONDS)
+    what = f"slowest collective of up to {most:,} devices"
+    return report([Row(what, slowest, "CPU s", LIMIT_SECONDS, source="stated here")])
 
 
 def cluster(num_devices: int) -> Cluster:
