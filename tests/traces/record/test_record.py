@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from perfcast.traces.execution_trace.reader import read_execution_trace
 from perfcast.traces.kineto.borrowed_inputs import with_inputs_of
 from perfcast.traces.kineto.reader import read_kineto, read_ranks
 from perfcast.traces.link.traces import BY_NUMBER, containment_violations, link, repaired
-from perfcast.traces.record.launch import ranks_in, record
+from perfcast.traces.record.launch import RankRecording, ranks_in, record, why_nothing
+from perfcast.traces.record.quiet import quietly
 from perfcast.traces.record.recorder import Recorder, Request, trace_step
 from perfcast.traces.timeline.ranks import build_ranks
 
@@ -61,10 +63,13 @@ def request(folder: Path, **options: int | bool) -> Request:
     return Request(str(folder / "out"), **{"num_skipped": 2, "num_timed": 1, "num_steps": 2, **options})
 
 
-def test_a_training_script_is_recorded_without_a_line_in_it(tmp_path: Path):
+def test_a_training_script_is_recorded_without_a_line_in_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     found = record([script(tmp_path, TRAIN.format(steps=12))], request(tmp_path))
     (rank,) = found.ranks
     assert (found.exit_code, rank.problem, rank.num_steps, rank.steps_by) == (0, "", 2, "optimizer")
+    assert capfd.readouterr().err == ""
     assert sorted(rank.files) == ["et", "kineto", "linked"]
     assert rank.slow_down is not None
     timeline = read_kineto(rank.files["kineto"])
@@ -100,7 +105,8 @@ def test_a_program_too_short_keeps_nothing_half_done_and_says_so(tmp_path: Path,
     recorder.close()
     (rank,) = ranks_in(tmp_path)
     assert rank.files == {}
-    assert f"ended after {num_steps} steps" in rank.problem
+    assert f"ended after {num_steps} of the 12 steps" in rank.problem
+    assert (rank.num_steps, rank.num_ended) == (0, num_steps)
     assert [path.name for path in tmp_path.iterdir()] == ["rank0.record.json"]
 
 
@@ -110,7 +116,10 @@ def test_a_timeline_that_was_whole_when_the_program_ended_is_kept(tmp_path: Path
     recorder.close()
     (rank,) = ranks_in(tmp_path)
     assert sorted(rank.files) == ["kineto"]
-    assert "after 9 steps, in the phase 'after'; all of this takes 12" in rank.problem
+    assert rank.problem.endswith(
+        "after 9 of the 12 steps that a recording takes: the timeline is whole, the "
+        "execution trace is missing"
+    )
 
 
 def test_a_program_that_ends_among_its_last_timed_steps_has_recorded_all(tmp_path: Path):
@@ -143,6 +152,43 @@ def test_a_program_without_steps_is_told_what_to_do(tmp_path: Path):
         record([script(tmp_path, "raise SystemExit(3)")], request(tmp_path))
     with pytest.raises(TraceError, match="no such command: does-not-exist"):
         record(["does-not-exist"], request(tmp_path))
+
+
+def test_a_program_that_ends_too_early_leaves_nothing_and_says_what_to_pass(tmp_path: Path):
+    wanted = r"the command ended after 7 steps, and a recording takes 12: .* --skip 1 --steps 1 --timed 0$"
+    with pytest.raises(TraceError, match=wanted):
+        record([script(tmp_path, TRAIN.format(steps=7))], request(tmp_path))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("num_steps", range(1, 30))
+def test_what_a_short_program_is_told_to_pass_is_enough(num_steps: int):
+    rank = RankRecording(0, 1, {}, 0, None, None, None, None, None, "optimizer", "", num_steps)
+    told = why_nothing([rank], Request("out"), 0)
+    numbers = dict(re.findall(r"--(skip|steps|timed) (\d+)", told))
+    assert numbers, told
+    passed = Request("out", *(int(numbers[word]) for word in ("skip", "steps", "timed")),
+                     has_execution_trace="--no-execution-trace" not in told)  # fmt: skip
+    assert passed.num_needed <= max(num_steps, 5)
+    assert ("at least 5 steps" in told) == (num_steps < 5)
+
+
+def test_a_program_that_was_killed_is_said_to_be(tmp_path: Path):
+    killed = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    with pytest.raises(TraceError, match="was ended by SIGKILL"):
+        record([script(tmp_path, killed)], request(tmp_path))
+
+
+def test_the_profilers_chatter_is_caught_and_nothing_else(capfd: pytest.CaptureFixture[str]):
+    with quietly():
+        os.write(2, b"USDT:2026-11-23 21:45:27 1:1 SyncActivityProfilerHandler.cpp:52] profiler_start\n")
+        os.write(
+            2, b"[W1123 21:45:36.9 execution_trace_observer.cpp:989] Enabling Execution Trace Observer\n"
+        )
+        os.write(2, b"ERROR:2026-11-23 21:45:27 1:1 Cupti.cpp:1] no counters\nof the program\n")
+    assert (
+        capfd.readouterr().err == "ERROR:2026-11-23 21:45:27 1:1 Cupti.cpp:1] no counters\nof the program\n"
+    )
 
 
 def test_a_folder_with_a_recording_is_not_written_over(tmp_path: Path):

@@ -7,7 +7,7 @@ import click
 from perfcast.cli.options.numbers import Whole
 from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.cli.output import Outputs, output_options, write_answer
-from perfcast.errors import PerfcastError
+from perfcast.errors import PerfcastError, TraceError
 from perfcast.ranges import COUNT, Range
 
 
@@ -78,5 +78,8 @@ def record(
     write_answer(outputs, lambda: recording_document(found), lambda: recording_data(found))
     if found.is_interrupted:
         raise KeyboardInterrupt
+    lacking = [rank for rank in found.ranks if not rank.files]
+    if lacking:
+        raise TraceError(f"rank {lacking[0].rank} recorded nothing: {lacking[0].problem}")
     if found.exit_code:
         raise PerfcastError(f"the recorded command ended with exit code {found.exit_code}")

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class RankRecording:
     ``files`` by kind: ``kineto`` (the timeline of all steps), ``linked`` and ``et`` (timeline and execution
     trace of one more step). Seconds are medians of steps as the process's clock counts them, or the wall's;
     ``None`` where there was no such step. Of plain steps, those without a timeline, the medians before and
-    after the timeline count the same.
+    after the timeline count the same. ``num_ended`` are all steps of the program, recorded or not.
     """
 
     rank: int
@@ -47,6 +47,7 @@ class RankRecording:
     execution_trace_step_seconds: float | None
     steps_by: str
     problem: str
+    num_ended: int = 0
 
     @property
     def slow_down(self) -> float | None:
@@ -79,6 +80,8 @@ def record(command: Sequence[str], request: Request, *, prints_apart: bool = Fal
         command: Its words; a lone Python file is run by this Python.
         prints_apart: Whether what it prints goes to standard error.
 
+    Where no rank has a timeline when the program ends, the folder is left as it was.
+
     Raises:
         TraceError: The command cannot be started, the folder holds a recording or one is being made, or
             nothing was recorded.
@@ -91,12 +94,71 @@ def record(command: Sequence[str], request: Request, *, prints_apart: bool = Fal
     for left in folder.glob(".perfcast-*"):
         left.unlink(missing_ok=True)
     ranks = ranks_in(folder)
-    if not ranks and not is_interrupted:
-        raise TraceError(
-            f"no step was recorded; the command ended with exit code {exit_code}. Steps are counted by "
-            "optimizers; a program without one calls perfcast.trace_step() at the end of each"
+    if any(rank.files for rank in ranks):
+        return Recording(ranks, exit_code, is_interrupted)
+    for left in folder.glob("*.record.json"):
+        left.unlink()
+    if not is_interrupted:
+        raise TraceError(why_nothing(ranks, request, exit_code))
+    return Recording((), exit_code, is_interrupted)
+
+
+def why_nothing(ranks: Sequence[RankRecording], request: Request, exit_code: int) -> str:
+    """Why nothing was recorded, and what to do instead, in one line.
+
+    Args:
+        ranks: Of which steps ended, but no timeline was whole.
+    """
+    ended = f"the command {_ended(exit_code)}"
+    if not ranks and exit_code < 0:
+        return f"no step was recorded: {ended} and could write nothing down"
+    if not ranks:
+        return (
+            f"no step was recorded: {ended} before any step did. Steps are counted by optimizers; a program "
+            "without one calls perfcast.trace_step() at the end of each"
         )
-    return Recording(ranks, exit_code, is_interrupted)
+    faults = [rank.problem for rank in ranks if rank.problem and "the program ended" not in rank.problem]
+    if faults:
+        return f"nothing was recorded: {faults[0]}"
+    counted = min(rank.num_ended for rank in ranks)
+    steps = f"{counted} step{'s' if counted > 1 else ''}"
+    return (
+        f"nothing was recorded: {ended} after {steps}, and a recording takes {request.num_needed}: "
+        f"{_instead(request, counted)}"
+    )
+
+
+def _ended(exit_code: int) -> str:
+    if exit_code < 0:
+        names = {int(one): one.name for one in signal.Signals}
+        return f"was ended by {names.get(-exit_code, f'signal {-exit_code}')}"
+    return f"ended with exit code {exit_code}" if exit_code else "ended"
+
+
+def _instead(request: Request, num_steps: int) -> str:
+    """What to pass so that so many steps are enough, changing as little as possible."""
+    least = Request(request.folder, 1, 1, 0, has_execution_trace=False).num_needed
+    fitting = request
+    while fitting.num_needed > num_steps and fitting.num_needed > least:
+        fitting = _shorter(fitting)
+    words = f"--skip {fitting.num_skipped} --steps {fitting.num_steps} --timed {fitting.num_timed}"
+    words += " --no-execution-trace" if not fitting.has_execution_trace else ""
+    if fitting.num_needed > num_steps:
+        return f"let it run longer, at least {least} steps with {words}"
+    return f"let it run longer, or pass {words}"
+
+
+def _shorter(request: Request) -> Request:
+    """One step less of what is most easily done without; the execution trace last."""
+    if request.num_timed > 1:
+        return replace(request, num_timed=request.num_timed - 1)
+    if request.num_skipped > 2:
+        return replace(request, num_skipped=request.num_skipped - 1)
+    if request.num_steps > 1:
+        return replace(request, num_steps=request.num_steps - 1)
+    if request.num_timed or request.num_skipped > 1:
+        return replace(request, num_timed=0, num_skipped=1)
+    return replace(request, has_execution_trace=False)
 
 
 def _prepare(folder: Path) -> None:
@@ -181,6 +243,7 @@ def _rank_of(path: Path) -> RankRecording:
         execution_trace_step_seconds=_median(seconds["execution trace"]["processor"]),
         steps_by=found["steps_by"],
         problem=found["problem"],
+        num_ended=found.get("num_ended", 0),
     )
 
 

@@ -24,9 +24,10 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, wraps
-from itertools import count
 from pathlib import Path
 from typing import Any
+
+from perfcast.traces.record.quiet import quietly
 
 #: Name of the environment variable: a ``Request`` as JSON.
 REQUEST_VARIABLE = "PERFCAST_RECORD"
@@ -50,6 +51,26 @@ class Request:
     has_shapes: bool = False
     has_execution_trace: bool = True
     stops_after: bool = False
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """What is done during the steps of a run, in order, with the number of steps of each."""
+        return {
+            "skipped": self.num_skipped,
+            "readied first": 1,
+            "rehearsal": self.num_steps,
+            "before": self.num_timed,
+            "readied": 1,
+            "timeline": self.num_steps,
+            "after": self.num_timed,
+            "readied again": 1 if self.has_execution_trace else 0,
+            "execution trace": 1 if self.has_execution_trace else 0,
+        }
+
+    @property
+    def num_needed(self) -> int:
+        """Steps of a whole recording."""
+        return sum(self.phases.values())
 
 
 @dataclass
@@ -132,19 +153,7 @@ class Recorder:
 
     def _phase(self, step: int) -> str:
         """What is done during a step (counted from 0)."""
-        request = self._request
-        lengths = {
-            "skipped": request.num_skipped,
-            "readied first": 1,
-            "rehearsal": request.num_steps,
-            "before": request.num_timed,
-            "readied": 1,
-            "timeline": request.num_steps,
-            "after": request.num_timed,
-            "readied again": 1 if request.has_execution_trace else 0,
-            "execution trace": 1 if request.has_execution_trace else 0,
-        }
-        for name, length in lengths.items():
+        for name, length in self._request.phases.items():
             if step < length:
                 return name
             step -= length
@@ -153,21 +162,23 @@ class Recorder:
     def _change(self, phase: str, following: str) -> None:
         """At a border between steps: start, mark, or end what records."""
         try:
-            if following in _RECORDED and (phase == following or phase.startswith("readied")):
-                self._profiler.step()
-            elif phase in _RECORDED:
-                self._end_profiler({"timeline": "kineto", "execution trace": "linked"}.get(phase))
-            if following in ("readied first", "readied"):
-                self._start_profiler(self._request.num_steps, None)
-            elif following == "readied again":
-                self._start_execution_trace()
-            elif following == "done":
-                self._finish()
-        except RecordingStopped:
-            raise
+            with quietly():
+                self._cross(phase, following)
         except Exception as error:  # the program goes on; what went wrong is reported
             self._problem = f"{type(error).__name__}: {error}"
             self._discard()
+            self._finish()
+
+    def _cross(self, phase: str, following: str) -> None:
+        if following in _RECORDED and (phase == following or phase.startswith("readied")):
+            self._profiler.step()
+        elif phase in _RECORDED:
+            self._end_profiler({"timeline": "kineto", "execution trace": "linked"}.get(phase))
+        if following in ("readied first", "readied"):
+            self._start_profiler(self._request.num_steps, None)
+        elif following == "readied again":
+            self._start_execution_trace()
+        elif following == "done":
             self._finish()
 
     def _start_profiler(self, num_steps: int, observer: Any) -> None:
@@ -238,7 +249,8 @@ class Recorder:
             "world_size": world_size,
             "process": self._process,
             "files": files,
-            "num_steps": len(self._times["timeline"].wall),
+            "num_steps": len(self._times["timeline"].wall) if "kineto" in files else 0,
+            "num_ended": self._num_ended,
             "problem": self._problem,
             "steps_by": "optimizer" if self._counts_optimizer else "trace_step",
             "request": asdict(self._request),
@@ -252,10 +264,10 @@ class Recorder:
     def _discard(self) -> None:
         """Stop what records and drop its files."""
         if self._profiler is not None:
-            with suppress(Exception):
+            with suppress(Exception), quietly():
                 self._profiler.stop()
         if self._observer is not None:
-            with suppress(Exception):
+            with suppress(Exception), quietly():
                 self._observer.unregister_callback()
         self._profiler = self._observer = None
         for place in self._temporary.values():
@@ -273,15 +285,12 @@ class Recorder:
             self._temporary = {k: v for k, v in self._temporary.items() if k not in kept}
             self._discard()
             self._temporary = kept
+            lacking = "the timeline is whole, the execution trace is missing" if kept else "nothing is whole"
             self._problem = (
-                f"the program ended after {self._num_ended} steps, in the phase '{phase}'; "
-                f"all of this takes {self._num_needed()}"
+                f"the program ended after {self._num_ended} of the {self._request.num_needed} steps that a "
+                f"recording takes: {lacking}"
             )
         self._finish()
-
-    def _num_needed(self) -> int:
-        """Steps of a whole recording."""
-        return next(step for step in count() if self._phase(step) == "done")
 
 
 def _rank() -> tuple[int, int]:

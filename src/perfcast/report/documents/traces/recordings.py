@@ -21,30 +21,37 @@ _FILE_KINDS = {
 
 def recording_document(recording: Recording) -> Document:
     """Files of each rank, and what recording them cost."""
-    title = f"{len(recording.ranks):,} recorded ranks" if recording.ranks else "nothing was recorded"
+    count = len(recording.ranks)
+    title = f"{count:,} recorded rank{'s' if count > 1 else ''}" if count else "nothing was recorded"
     return Document(title=title, blocks=tuple(_recorded(rank) for rank in recording.ranks))
 
 
 def _recorded(rank: RankRecording) -> Section:
     files = [Fact(_FILE_KINDS.get(kind, kind), str(path)) for kind, path in sorted(rank.files.items())]
     problem = (Fact("problem", rank.problem, "alarm"),) if rank.problem else ()
+    slow_down = (Fact("slow-down", _slow_down(rank)),) if rank.num_steps else ()
+    steps = f"{rank.num_steps} step{'' if rank.num_steps == 1 else 's'}" if rank.num_steps else "nothing"
     return Section(
-        title=f"rank {rank.rank} of {rank.world_size}: {rank.num_steps} steps",
-        facts=(*files, Fact("slow-down", _slow_down(rank)), *problem),
+        title=f"rank {rank.rank} of {rank.world_size}: {steps}", facts=(*files, *slow_down, *problem)
     )
 
 
 def _slow_down(rank: RankRecording) -> str:
     if rank.slow_down is None or rank.step_seconds is None or rank.plain_step_seconds is None:
         return "not measured (no steps without recording)"
-    wall = "" if rank.wall_slow_down is None else f", {rank.wall_slow_down:+.1%} by the clock on the wall"
+    wall = "" if rank.wall_slow_down is None else f", {_longer(rank.wall_slow_down)} by the clock on the wall"
     text = (
-        f"{rank.slow_down:+.1%} of processor time "
+        f"{_longer(rank.slow_down)} of processor time "
         f"({format_seconds(rank.plain_step_seconds)} → {format_seconds(rank.step_seconds)} a step){wall}"
     )
     if rank.execution_trace_step_seconds is not None:
         text += f"; the step with the execution trace: {format_seconds(rank.execution_trace_step_seconds)}"
     return text
+
+
+def _longer(share: float) -> str:
+    """A change in percent; of what takes several times as long, how many times."""
+    return f"{share:+.1%}" if share < 1 else f"{1 + share:.3g} ×"
 
 
 def files_document(summaries: Sequence[TraceSummary]) -> Document:
