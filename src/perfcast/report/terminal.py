@@ -42,6 +42,8 @@ _STYLES: dict[Severity, str] = {"plain": "", "good": "", "alarm": "bold red"}
 _NOTE_STYLES: dict[Severity, str] = {"plain": "dim", "good": "bold", "alarm": "bold red"}
 #: The least that a column of text gets, and what the numbers beside it take.
 _LEAST_WIDTH, _NUMBERS_WIDTH = 16, 46
+#: What names in front of figures have at least, where both do not fit.
+_LEAST_NAME = 18
 
 
 def print_document(document: Document, console: Console) -> None:
@@ -156,10 +158,15 @@ def _print_table(table: Table, console: Console, title: str = "") -> None:
     for at, column in enumerate(columns):
         _add_column(grid, column, is_text=_is_text(table, beside[at]), is_first=at == 0)
     shown = pick_rows(table, table.most_rows)
-    for row in shown:
-        grid.add_row(*_cells(row, beside, columns, console))
-    if table.total is not None:
-        grid.add_row(*_cells(table.total, beside, columns, console), style=Style(bold=True))
+    cells = [_cells(row, beside, columns, console) for row in shown]
+    total = _cells(table.total, beside, columns, console) if table.total is not None else []
+    are_names = [_is_text(table, place) for place in beside]
+    if not table.is_wide and not columns[0].folds and are_names[0] and not any(are_names[1:]):
+        _make_room(grid, columns[0], [*cells, total] if total else cells, console.width)
+    for texts in cells:
+        grid.add_row(*texts)
+    if total:
+        grid.add_row(*total, style=Style(bold=True))
     caption = _caption(table, sum(row is not None for row in shown))
     console.print()
     if len(beside) == len(places):
@@ -221,12 +228,30 @@ def _add_column(grid: Grid, column: Column, *, is_text: bool, is_first: bool) ->
     elif column.folds:
         grid.add_column(heading, overflow="fold", min_width=column.least_width, max_width=column.most_width)
     else:
-        least = 18 if is_first else None
+        least = _LEAST_NAME if is_first else None
         grid.add_column(
             heading, no_wrap=True, overflow="ellipsis", min_width=least, max_width=column.most_width
         )
     if column.has_bar:
         grid.add_column("", no_wrap=True, width=_BAR_WIDTH)
+
+
+def _make_room(grid: Grid, first: Column, rows: Sequence[list[Text]], width: int) -> None:
+    """Cut the names in the first column so that all figures beside them are whole."""
+    gap = grid.padding[1] + 1  # behind each column, and the box's own
+    beside = range(1, len(grid.columns))
+    own = []
+    for at in beside:
+        heading = Text(str(grid.columns[at].header)).cell_len
+        found = max((row[at].cell_len for row in rows if at < len(row)), default=0)
+        own.append(grid.columns[at].width or max(heading, found))
+    room = max(width - sum(own) - gap * (len(own) + 1), _LEAST_NAME)
+    column = grid.columns[0]
+    column.max_width = min(column.max_width or room, room)
+    for row in rows:
+        text = row[0].plain
+        if first.cut == "left" and len(text) > column.max_width:
+            row[0] = Text("…" + text[1 - column.max_width :])
 
 
 def _is_text(table: Table, place: int) -> bool:

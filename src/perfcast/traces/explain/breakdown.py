@@ -172,9 +172,14 @@ def _device_time(analysed: Analysed, collectives: Sequence[TimedCollective]) -> 
 
 
 def _device_name(analysed: Analysed) -> str:
-    """Name of the device on which the rank's work ran; '' for a processor, or where it has no name."""
+    """Name of the device on which the rank's work ran; '' for a processor, or where it has no name.
+
+    ROCm numbers devices in events otherwise than in the list of them: of equal ones any is it.
+    """
     if not analysed.on_device:
         return ""
     used = set(analysed.trace.events.devices[analysed.links.rows].tolist())
-    named = {device.index: device.name for device in analysed.trace.devices}
-    return next((named[index] for index in sorted(used) if index in named), "")
+    named = {device.index: device.name for device in analysed.trace.devices if device.name}
+    alike = set(named.values())
+    found = next((named[index] for index in sorted(used) if index in named), "")
+    return found or (next(iter(alike)) if len(alike) == 1 else "")

@@ -68,12 +68,16 @@ _OPERATORS = tuple(
 
 @lru_cache(maxsize=65536)
 def kernel_kind(kernel: str, operator: str = "") -> OperationKind:
-    """Kind of a kernel by its own name, else by that of the operator that launched it."""
+    """Kind of a kernel by its own name, else by that of the operator that launched it.
+
+    A product that a convolution launched is its implicit product.
+    """
     if is_communication(kernel):
         return _K.COLLECTIVE
     for pattern, kind in _KERNELS:
         if pattern.search(kernel):
-            return kind
+            is_implicit = kind is _K.MATMUL and operator_kind(operator) is _K.CONVOLUTION
+            return _K.CONVOLUTION if is_implicit else kind
     return operator_kind(operator)
 
 

@@ -59,6 +59,11 @@ class Explanation:
         """Mean over the marked steps, on the rank that takes longest; the window where none are marked."""
         return max((_step(b) for b in self.breakdowns), default=0.0)
 
+    @property
+    def slowest_rank(self) -> int:
+        """The rank that takes longest for a step."""
+        return max(self.breakdowns, key=_step).rank
+
 
 def _step(breakdown: Breakdown) -> float:
     steps = breakdown.step_seconds

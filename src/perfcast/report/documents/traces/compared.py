@@ -14,6 +14,8 @@ from perfcast.traces.explain.compare import Change, Comparison
 from perfcast.units import format_seconds
 
 MAX_ROWS, MAX_LABEL, MAX_BARS = 12, 40, 14
+#: Its rows are parts of one time, which are not counted.
+_PARTS = "The device's time"
 
 
 def compared_section(comparison: Comparison) -> Section:
@@ -21,7 +23,7 @@ def compared_section(comparison: Comparison) -> Section:
     before, after = comparison.before_step_seconds, comparison.after_step_seconds
     ratio = f", × {after / before:.3g}" if before else ""
     groups = (
-        ("The device's time", comparison.parts),
+        (_PARTS, comparison.parts),
         ("Work by kind", comparison.kinds),
         ("By operator", comparison.operators),
         ("By kernel", comparison.kernels),
@@ -41,7 +43,7 @@ def compared_section(comparison: Comparison) -> Section:
 
 def _group(at: int, title: str, changes: Sequence[Change]) -> Section:
     moved = [change for change in changes if change.seconds]
-    is_path = title == "By module"
+    is_path, counts = title == "By module", title != _PARTS
     table = Table(
         columns=(
             Column("", folds=False, most_width=MAX_LABEL, cut="left" if is_path else "right"),
@@ -49,9 +51,9 @@ def _group(at: int, title: str, changes: Sequence[Change]) -> Section:
             Column("After", "s"),
             Column("Change", "+s"),
             Column("Ratio"),
-            Column("Count"),
+            *((Column("Count a step"),) if counts else ()),
         ),
-        rows=tuple(_change(change) for change in moved),
+        rows=tuple(_change(change)[: None if counts else -1] for change in moved),
         things="changes",
         most_rows=MAX_ROWS,
     )
@@ -61,7 +63,7 @@ def _group(at: int, title: str, changes: Sequence[Change]) -> Section:
 
 def _change(change: Change) -> tuple[Value | Cell, ...]:
     ratio = Cell("new") if change.ratio is None else Cell(f"{change.ratio:.3g}", change.ratio)
-    counts = Cell(f"{change.before_count:g} → {change.after_count:g}", change.after_count)
+    counts = Cell(f"{_count(change.before_count)} → {_count(change.after_count)}", change.after_count)
     return (
         short_name(change.label) or "(none)",
         change.before_seconds or None,
@@ -70,6 +72,13 @@ def _change(change: Change) -> tuple[Value | Cell, ...]:
         ratio,
         counts,
     )
+
+
+def _count(count: float) -> str:
+    """How often in a step: whole numbers as they are; what runs once in six steps is 0.17."""
+    if count >= 100 or count == round(count):
+        return f"{round(count):,}"
+    return f"{count:.2g}" if count < 1 else f"{count:.3g}"
 
 
 def changes_figure(name: str, changes: Sequence[Change], *, cuts_left: bool = False) -> Figure:

@@ -42,6 +42,7 @@ OVERHEADS = {
     Overhead.CALL: "launches and other calls",
     Overhead.INSIDE: "between launches, operators that launch nothing",
 }
+_PLATFORMS = {"cuda": "a CUDA device", "rocm": "a ROCm device"}
 _PARTS = (palette.BLUE, palette.ORANGE, palette.YELLOW, palette.RED, palette.PINK, palette.GREY)
 _BOUNDS = {
     "host": palette.RED,
@@ -93,7 +94,9 @@ def _describe(explanation: Explanation) -> str:
     first = explanation.ranks[0].breakdown
     ranks = len(explanation.ranks)
     who = f"{ranks} ranks" if ranks > 1 else f"rank {first.rank} of {first.world_size}"
-    what = first.device or ("a device" if first.on_device else "a processor")
+    what = first.device or (
+        _PLATFORMS.get(first.platform, "an accelerator") if first.on_device else "a processor"
+    )
     steps = len(first.step_seconds)
     when = f"{steps} marked step{'s' if steps > 1 else ''}" if steps else "no marked steps"
     return f"{Path(first.source).name}: {who} on {what}, {when}"
@@ -104,11 +107,15 @@ def _cards(explanation: Explanation) -> tuple[Card, ...]:
     time, total = own.device_time, own.device_time.window_seconds or 1.0
     steps = len(own.step_seconds)
     mean = "no marked steps" if not steps else "one marked step" if steps == 1 else f"mean of {steps} steps"
+    several = len(explanation.ranks) > 1
+    if several:
+        mean += f", on rank {explanation.slowest_rank}, which takes longest"
+    whose = f"of rank {own.rank}, as all below but collectives and the comparison of ranks" if several else ""
     waits = "device waits for the host" if own.on_device else "no operator runs"
     computing = f"{percent(time.compute_seconds / total)} of the window computing"
     found = [
         Card(label="Step", value=explanation.mean_step_seconds, unit="s", detail=mean),
-        Card(label="Window", value=time.window_seconds, unit="s"),
+        Card(label="Window", value=time.window_seconds, unit="s", detail=whose),
         Card(label="Busy", value=time.busy_seconds / total, unit="share", detail=computing),
         Card(label="Host-bound", value=time.host_bound_share, unit="share", detail=waits),
     ]
@@ -238,6 +245,10 @@ def _overheads(rank: RankExplanation) -> Section | None:
     return Section(title="Host overheads, without waiting", blocks=(table,))
 
 
+#: Of a window, above which nothing is said of the rest.
+_WHOLE = 0.98
+
+
 def _path(rank: RankExplanation) -> Section | None:
     path = rank.critical_path
     if not path.stretches:
@@ -265,9 +276,16 @@ def _path(rank: RankExplanation) -> Section | None:
         total=sum(spent.values()),
         colours=[_BOUNDS.get(name, palette.GREY) for name in spent],
     )
-    title = f"Critical path: {format_seconds(path.seconds)} in {len(path.stretches):,} stretches"
+    share = min(path.seconds / (rank.breakdown.window_seconds or 1.0), 1.0)
+    title = (
+        f"Critical path: {format_seconds(path.seconds)}, {percent(share)} of the window, in "
+        f"{len(path.stretches):,} stretches"
+    )
     table = share_table("", "Spent on", spent, total=path.seconds)
-    return Section(title=title, blocks=(figure, table, stretches))
+    rest = (
+        "What is left of the window are pauses between operators of the host: no recorded event spent them."
+    )
+    return Section(title=title, blocks=(figure, table, *((Note(rest),) if share < _WHOLE else ()), stretches))
 
 
 def _collectives(explanation: Explanation) -> Section | None:
@@ -298,7 +316,9 @@ def _collectives(explanation: Explanation) -> Section | None:
         things="collectives",
         most_rows=MAX_ROWS,
     )
-    return Section(title="Collectives, all ranks", blocks=(table,))
+    ranks = explanation.breakdowns
+    whose = f"{len(ranks)} ranks" if len(ranks) > 1 else f"rank {ranks[0].rank}"
+    return Section(title=f"Collectives, {whose}", blocks=(table,))
 
 
 def _ranks(explanation: Explanation) -> Section | None:
