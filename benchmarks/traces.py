@@ -106,7 +106,11 @@ def compare_ranks(path: Path) -> None:
 def show(name: str, played: Sequence[RankProgram], recorded: Sequence[RankProgram], first: int) -> None:
     """Errors of the ranks from ``first`` on."""
     ranks = play_ranks(played).ranks[first:]
-    errors = [error for rank in ranks for error in rank.relative_errors]
+    errors = [
+        played / measured - 1
+        for rank, program in zip(ranks, recorded[first:], strict=True)
+        for played, measured in zip(rank.step_seconds, program.measured_seconds, strict=True)
+    ]
     average = mean(abs(error) for error in errors)
     geometric = geometric_mean_error([1 + error for error in errors], [1.0] * len(errors))
     texts = " ".join(f"{error:+.2%}" for error in errors)

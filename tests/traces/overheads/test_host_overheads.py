@@ -27,18 +27,25 @@ def gaps(*examples: tuple[str, str, float], step: int = 0) -> RankProgram:
 
 def test_keys_go_from_coarse_to_fine():
     gap = HostPiece(0, Overhead.BETWEEN, ("mm", "add"), 0.0, where="forward")
-    assert keys_of(gap) == ((), ("add",), ("mm", "add"), ("mm", "add", "forward"))
+    pair = ("mm", "add", "forward")
+    assert keys_of(gap) == ((), ("add",), ("mm", "add"), pair, (*pair, "#0"))
     call = HostPiece(0, Overhead.CALL, ("cudaLaunchKernel",), 0.0)
-    assert keys_of(call) == ((), ("cudaLaunchKernel",), ("cudaLaunchKernel", ""))
+    assert keys_of(call) == (
+        (),
+        ("cudaLaunchKernel",),
+        ("cudaLaunchKernel", ""),
+        ("cudaLaunchKernel", "", "#0"),
+    )
 
 
 def test_an_estimate_leans_on_the_coarser_mean_by_hand():
     # All gaps: mean 4 of 2. Worth of a coarser mean: 1 example.
     program = gaps(("a", "b", 2), ("c", "d", 6))
     profile = fit_overheads([program], strength=1.0)
-    # (b): (2 + 4) / 2 = 3; (a, b): (2 + 3) / 2 = 2.5; in its range: (2 + 2.5) / 2 = 2.25. And 5.75.
-    assert profile.seconds(program.pieces[0]) == pytest.approx(2.25 * MICRO)
-    assert profile.seconds(program.pieces[1]) == pytest.approx(5.75 * MICRO)
+    # (b): (2 + 4) / 2 = 3; (a, b): (2 + 3) / 2 = 2.5; in its range: (2 + 2.5) / 2 = 2.25; in its place in the
+    # step: (2 + 2.25) / 2 = 2.125. And 5.875.
+    assert profile.seconds(program.pieces[0]) == pytest.approx(2.125 * MICRO)
+    assert profile.seconds(program.pieces[1]) == pytest.approx(5.875 * MICRO)
 
 
 def test_an_unseen_pair_takes_what_is_known_of_its_follower():

@@ -72,6 +72,30 @@ def test_gradients_are_awaited_when_the_backward_pass_has_ended(tmp_path: Path):
     assert play_ranks(slow).step_seconds == pytest.approx((1500 * MICRO,))
 
 
+def two_buckets(rank: int) -> Recording:
+    """A backward pass to 500 reduces two buckets: one till 400, one till 700; each is copied back at once."""
+    recording = Recording(rank, world_size=2)
+    recording.step(1, 0, 1000)
+    recording.operator("aten::mm", 0, 200)
+    for start, end in ((200, 400), (440, 700)):
+        recording.operator(ENGINE + "torch::autograd::AccumulateGrad", start, 50)
+        recording.operator("c10d::allreduce_", start + 10, 10)
+        recording.mark("gloo:all_reduce", start + 30, end - start - 30, thread=2)
+    recording.operator(ENGINE + "MmBackward0", 490, 10)
+    recording.operator("copy_bucket_to_grad", 500, 40)
+    recording.operator("aten::empty", 510, 10)  # within it: its end is not that of the unit
+    recording.operator("copy_bucket_to_grad", 720, 280)
+    return recording
+
+
+def test_each_bucket_is_awaited_before_it_is_copied_back(tmp_path: Path):
+    programs = list(build_ranks(read(tmp_path, two_buckets(0), two_buckets(1))))
+    assert play_ranks(programs).step_seconds == pytest.approx((1000 * MICRO,))
+    # The second bucket ends at 570 instead of 700: what follows comes 130 earlier.
+    quick = [program.with_work_seconds([170 * MICRO, 100 * MICRO]) for program in programs]
+    assert play_ranks(quick).step_seconds == pytest.approx((870 * MICRO,))
+
+
 def test_what_is_computed_meanwhile_is_not_waited_for(tmp_path: Path):
     recordings = []
     for rank in range(2):

@@ -10,8 +10,9 @@ A mean of few examples is uncertain, so each is drawn towards the coarser one th
 
 with n examples of the key and k the examples that the coarser mean is worth (a normal mean with a normal
 prior; k is the ratio of the variance within keys to that between them). Keys from coarse to fine: all; the
-operator, for T1 the one that follows; for T1 the pair; that within its marked range. k is chosen by leaving
-out whole recordings, one at a time. A last factor restores the sum over the recordings fitted.
+operator, for T1 the one that follows; for T1 the pair; that within its marked range; that by how often it
+came before in its step, which equal steps have alike. k is chosen by leaving out whole steps, one at a time.
+A last factor restores the sum over the recordings fitted.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ def keys_of(piece: HostPiece) -> tuple[Key, ...]:
     """Keys of a piece from coarse to fine; their lengths tell them apart."""
     if piece.overhead is Overhead.BETWEEN:
         before, after = piece.key
-        return (), (after,), (before, after), (before, after, piece.where)
+        pair = (before, after, piece.where)
+        return (), (after,), (before, after), pair, (*pair, f"#{piece.occurrence}")
     (name,) = piece.key
-    return (), (name,), (name, piece.where)
+    return (), (name,), (name, piece.where), (name, piece.where, f"#{piece.occurrence}")
 
 
 def fit_overheads(

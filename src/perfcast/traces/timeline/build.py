@@ -103,6 +103,7 @@ class _Builder:
     pieces: list[HostPiece] = field(default_factory=list)
     marks: list[tuple[int, int]] = field(default_factory=list)
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    kinds: dict[tuple[int, int, Overhead, tuple[str, ...], str], int] = field(default_factory=dict)
     cursor: float = 0.0
     step: int = 0
     where: str = ""
@@ -234,6 +235,9 @@ class _Builder:
         place = (chain, self.step)
         position = self.counts.get(place, 0)
         self.counts[place] = position + 1
+        kind = (chain, self.step, overhead, key, self.where)
+        occurrence = self.kinds.get(kind, 0)
+        self.kinds[kind] = occurrence + 1
         self.pieces.append(
             HostPiece(
                 chain,
@@ -245,6 +249,7 @@ class _Builder:
                 after,
                 self.step,
                 position,
+                occurrence,
                 self.where,
                 self.row,
                 (begin, end),

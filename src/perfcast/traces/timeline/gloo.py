@@ -2,8 +2,8 @@
 
 The thread that asks goes on at once; a worker thread carries the collective out, and the recording has no
 event where the program waits for it. What data-parallel training asks for while gradients accumulate is
-awaited when the backward pass has ended. Any other collective is awaited at once, unless the program computed
-on before it had ended: then in the long pause in which it ended, or nowhere.
+awaited when the backward pass has ended, one bucket after another. Any other collective is awaited at once,
+unless the program computed on before it had ended: then in the long pause in which it ended, or nowhere.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def _wait(
             last += 1
         until = units[last + 1].start if last + 1 < len(units) else float("inf")
         since = units[last].end
-        return (since, max(since, min(ended, until)))
+        if ended > until:  # buckets are awaited and copied back one after another
+            since = units[max(bisect_right([u.start for u in units], ended) - 1, last)].end
+        return (since, max(since, ended))
     starts, ends = pauses
     at = bisect_right(starts, returned + LEAST_PAUSE_SECONDS) - 1
     if at >= 0 and ends[at] >= ended and starts[at] <= ended:  # nothing ran from the call to the end

@@ -37,6 +37,7 @@ class HostPiece:
         awaits: Device works that must have ended before it starts.
         after: A piece of another chain that must have ended before it starts, or -1.
         position: Place in its step; equal programs on other ranks or in other steps have equal places.
+        occurrence: How often such a piece (kind, key and range) came before in its step.
         where: Innermost marked range ('## forward ##') around it; '' if there is none.
         row: The outermost operator that it is part of, in the trace's events; -1 between operators.
         span: From when to when it was recorded, on the trace's clock.
@@ -51,6 +52,7 @@ class HostPiece:
     after: int = -1
     step: int = 0
     position: int = 0
+    occurrence: int = 0
     where: str = ""
     row: int = -1
     span: tuple[float, float] = (0.0, 0.0)
