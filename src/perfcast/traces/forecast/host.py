@@ -60,7 +60,7 @@ def reprice_host(
     recorded, wanted = RecordedOperations(trace, parents), RecordedOperations(trace, parents, change.reshape)
     before = [recorded.at(row) for row in rows.tolist()]
     after = [wanted.at(row) for row in rows.tolist()]
-    counts = _does_work(rows, parents, before)
+    counts = does_work(rows, parents, before)
     bounded, default = _without_rule(trace, rows, parents, counts, before, change)
     before = [None if is_bounded else b for is_bounded, b in zip(bounded.tolist(), before, strict=True)]
     overhead = _overhead_seconds(own, [b is not None and b.is_free for b in before])
@@ -143,7 +143,7 @@ def _with_bounds(ratios: Ratios, bounded: Flags, growth: Floats, own: Floats, ov
     return Ratios(ratio, low, high, tuple(provenance))
 
 
-def _does_work(rows: Integers, parents: Integers, operations: Sequence[Operation | None]) -> Flags:
+def does_work(rows: Integers, parents: Integers, operations: Sequence[Operation | None]) -> Flags:
     """Which operators do work of their own: not those that allocate, or that leave it to one inside."""
     of_row = dict(zip(rows.tolist(), operations, strict=True))
     leaves = set[int]()
