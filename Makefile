@@ -43,6 +43,7 @@ docs: $(VENV)/.installed
 docs-figures: $(VENV)/.installed
 	$(BIN)/python docs/tools/examples.py --write
 	$(BIN)/python docs/tools/figures.py
+	$(BIN)/python docs/tools/published_tables.py
 
 # Every benchmark that needs neither a GPU nor data of others, against the stated goals; into out/bench.json.
 BENCH ?=

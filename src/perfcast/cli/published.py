@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.output import Outputs, output_options, write_answer
+from perfcast.cli.progress import status
 from perfcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def published(name: str | None, data: str | None, outputs: Outputs) -> None:
         write_answer(outputs, lambda: systems_document(SYSTEMS), lambda: {"systems": _listed()})
         return
     found = compare_system(name, None if data is None else Path(data))
+    if data is not None:
+        from perfcast.evidence.validate.steps.study_figures import with_study
+
+        with status("scoring measured steps"):
+            found = with_study(found, Path(data))
     write_answer(outputs, lambda: comparison_document(found), lambda: _compared(found))
 
 

@@ -1,0 +1,74 @@
+"""Errors of whole steps as NeuSight's study printed them, beside those of the predictors trained here.
+
+Rows that a published system gains from measured steps: both columns are mean absolute errors over
+the same steps, those of ``perfcast validate neusight --study``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perfcast.evidence.validate.kernels.trained import find_trained
+from perfcast.evidence.validate.steps.suite import validate_neusight
+from perfcast.published.comparison import Comparison, Figure
+from perfcast.published.registry import PREDICTORS, training_command
+
+#: System → its predictors whose steps the study printed.
+SCORED: Mapping[str, tuple[str, ...]] = {
+    "neusight": ("neusight", "roofline"),
+    "habitat": ("habitat",),
+    "li2020": ("li2020",),
+}
+#: Groups of the suite's summary that are shown, in order.
+_GROUPS = ("mode, distribution", "mode", "all")
+
+
+def with_study(found: Comparison, data: Path) -> Comparison:
+    """A comparison with a row for each set of steps and each of its predictors that is trained.
+
+    Predictors that are not trained are named in its reason, with the command that trains them.
+
+    Raises:
+        InputError: The folder holds no steps of the study.
+    """
+    names = SCORED.get(found.system, ())
+    ready = tuple(name for name in names if not PREDICTORS[name].is_trained or find_trained(name, "nvidia"))
+    lacking = [f"{name}: not trained ({training_command(name)})" for name in names if name not in ready]
+    figures = study_figures(ready, data) if ready else ()
+    reason = "; ".join(filter(None, (found.reason, *lacking)))
+    return replace(found, figures=(*found.figures, *figures), reason=reason)
+
+
+def study_figures(names: Sequence[str], data: Path) -> tuple[Figure, ...]:
+    """Rows of predictors that are trained, or need no training."""
+    inner = data / "neusight"
+    result = validate_neusight([inner if inner.is_dir() else data], names, study=True)
+    return figures_of(result.summary, names)
+
+
+def figures_of(summary: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Figure, ...]:
+    """The same from the suite's summary."""
+    entries = {(one["group"], one["value"], one["predictor"]): one for one in summary if one["n"]}
+    figures = []
+    for name in names:
+        for group, value, predictor in sorted(
+            (key for key in entries if key[0] in _GROUPS and key[2] == name),
+            key=lambda key: (_GROUPS.index(key[0]), key[1]),
+        ):
+            ours = entries[group, value, predictor]
+            printed = entries.get((group, value, f"published:{name}"))
+            figures.append(
+                Figure(
+                    what=f"{name}, mean error of steps: {value} ({ours['n']})",
+                    published=None if printed is None else _percent(printed), ours=_percent(ours),
+                    unit="%", digits=3, where="its printed predictions",
+                )
+            )  # fmt: skip
+    return tuple(figures)
+
+
+def _percent(entry: Mapping[str, Any]) -> float:
+    return 100 * float(entry["mean_absolute_relative_error"])

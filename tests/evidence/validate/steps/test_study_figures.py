@@ -1,0 +1,43 @@
+"""Rows that a published system gains from measured steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfcast.evidence.validate.steps.study_figures import figures_of, with_study
+from perfcast.published.comparison import Comparison
+
+
+def entry(group: str, value: str, predictor: str, error: float, n: int = 3) -> dict[str, object]:
+    return {
+        "group": group, "value": value, "predictor": predictor, "n": n, "mean_absolute_relative_error": error,
+    }  # fmt: skip
+
+
+def test_a_row_holds_the_printed_error_and_ours_over_the_same_steps_totals_last():
+    summary = [
+        entry("all", "all", "li2020", 0.2), entry("all", "all", "published:li2020", 0.86),
+        entry("mode, distribution", "train, unseen device", "li2020", 0.07),
+        entry("mode, distribution", "train, unseen model", "li2020", 0.0, n=0),
+        entry("device", "l4", "li2020", 0.5), entry("all", "all", "learned", 0.07),
+    ]  # fmt: skip
+    first, last = figures_of(summary, ["li2020"])
+    assert (first.what, first.published) == (
+        "li2020, mean error of steps: train, unseen device (3)", None
+    )  # fmt: skip
+    assert first.ours == pytest.approx(7.0)
+    assert last.difference == pytest.approx(20 - 86)
+
+
+def test_a_predictor_that_is_not_trained_is_named_with_its_command(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("PERFCAST_DATA_DIR", str(tmp_path))
+    found = with_study(Comparison(system="habitat", paper="p", protocol="q", reason="r"), tmp_path)
+    assert found.reason == "r; habitat: not trained (perfcast train habitat --data DIR)"
+    assert not found.figures
+
+
+def test_other_systems_stay_as_they_are(tmp_path: Path):
+    found = Comparison(system="mystique", paper="p", protocol="q", reason="r")
+    assert with_study(found, tmp_path) == found
