@@ -3,7 +3,7 @@
 python docs/tools/published_tables.py     # part of make docs-figures
 
 NAME is a system, or a module of one that has a table of its own ('neusight.multi_node'), and its table is
-what ``python -m perfcast.published.NAME`` prints without data; 'systems' is the list of ``perfcast published``.
+what ``python -m perfcast.published.NAME`` prints without data; 'systems' is its list.
 """
 
 from __future__ import annotations
