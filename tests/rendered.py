@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -14,7 +14,8 @@ from perfcast.report.answers import answer_schema, to_plain
 from perfcast.report.document import Document, list_figures
 from perfcast.report.figure import Figure
 from perfcast.report.terminal import print_document
-from perfcast.report.trace_events import TimelineEvent, trace_events
+from perfcast.report.timeline_events import TimelineEvent
+from perfcast.report.trace_events import trace_events
 
 
 def text_of(document: Document, width: int = 80) -> str:
@@ -50,3 +51,22 @@ def events_of(events: Iterable[TimelineEvent]) -> list[dict[str, Any]]:
     """Events as they are written."""
     written: list[dict[str, Any]] = trace_events(events)["traceEvents"]
     return written
+
+
+def overlaps_in(written: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Slices of a timeline file that overlap another of their track in part: neither within it nor apart."""
+    tracks: dict[tuple[int, int], list[tuple[float, float, str]]] = {}
+    for event in written:
+        if event["ph"] == "X":
+            span = (event["ts"], -(event["ts"] + event["dur"]), event["name"])
+            tracks.setdefault((event["pid"], event["tid"]), []).append(span)
+    found = []
+    for track, spans in tracks.items():
+        open_ends: list[float] = []
+        for start, negative_end, name in sorted(spans):
+            while open_ends and open_ends[-1] <= start:
+                open_ends.pop()
+            if open_ends and -negative_end > open_ends[-1]:
+                found.append(f"{track}: {name} at {start}")
+            open_ends.append(-negative_end)
+    return found

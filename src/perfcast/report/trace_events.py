@@ -8,83 +8,32 @@ without overlap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from perfcast.units import MICRO
-
-TICKS_PER_MICROSECOND = 1024
+from perfcast.report.nested_tracks import nest_slices
+from perfcast.report.timeline_events import (
+    TICKS_PER_MICROSECOND,
+    Counter,
+    Flow,
+    Process,
+    Slice,
+    Thread,
+    TimelineEvent,
+    ticks,
+)
 
 Event = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process's name, and its place among others; None leaves that to the viewer."""
-
-    process: int
-    name: str
-    order: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    """A thread's name; threads stand in the order of their numbers where they are ``ordered``."""
-
-    process: int
-    thread: int
-    name: str
-    ordered: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Something that takes time on a thread."""
-
-    process: int
-    thread: int
-    start_seconds: float
-    end_seconds: float
-    name: str
-    category: str
-    args: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """One end of an arrow between slices; an arrow's two ends have its number and name."""
-
-    phase: Literal["start", "end"]
-    number: int
-    process: int
-    thread: int
-    seconds: float
-    name: str
-    category: str
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """A number that holds from a moment on."""
-
-    process: int
-    seconds: float
-    name: str
-    values: Mapping[str, float]
-
-
-TimelineEvent = Process | Thread | Slice | Flow | Counter
-
-
 def trace_events(events: Iterable[TimelineEvent], about: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Events in the format, in the order in which they come.
+    """Events in the format, in the order in which they come; slices of a track nest or are disjoint.
 
     Args:
         about: What the viewer shows of the whole.
     """
     written: dict[str, Any] = {
         "displayTimeUnit": "ms",
-        "traceEvents": [entry for event in events for entry in _write(event)],
+        "traceEvents": [entry for event in nest_slices(events) for entry in _write(event)],
     }
     return written | ({"otherData": dict(about)} if about else {})
 
@@ -148,8 +97,3 @@ def _flow(event: Flow) -> Event:
         "ts": ticks(event.seconds) / TICKS_PER_MICROSECOND,
     }
     return found if event.phase == "start" else found | {"bp": "e"}
-
-
-def ticks(seconds: float) -> int:
-    """A time in units of the format's resolution."""
-    return round(seconds / MICRO * TICKS_PER_MICROSECOND)

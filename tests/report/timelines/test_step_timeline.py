@@ -11,6 +11,7 @@ from builders import small_forecast
 from perfcast.core.forecast.device import Forecast
 from perfcast.report.timelines.step import about, events_of
 from perfcast.report.trace_events import trace_events
+from rendered import overlaps_in
 
 Event = dict[str, Any]
 
@@ -45,6 +46,10 @@ def test_trace_events_never_overlap_on_a_stream(trace: dict[str, Any]) -> None:
     events = of_thread(trace, "compute stream")
     for before, after in pairwise(events):
         assert before["ts"] + before["dur"] <= after["ts"]
+
+
+def test_slices_of_all_tracks_nest(trace: dict[str, Any]) -> None:
+    assert overlaps_in(trace["traceEvents"]) == []
 
 
 def test_every_node_that_takes_time_has_one_event_of_its_length(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from perfcast.report.trace_events import Flow, Process, Slice, Thread, TimelineEvent
+from perfcast.report.timeline_events import Flow, Process, Slice, Thread, TimelineEvent
 from perfcast.traces.critical_path.path import CriticalPath, PathStretch
 from perfcast.traces.events import CALL_CATEGORIES, DEVICE_CATEGORIES, NONE, Category, Trace
 from perfcast.traces.explain.recordings import Explanation

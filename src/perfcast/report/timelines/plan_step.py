@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from perfcast.core.forecast.plan import PlanForecast, RankTime, Span
 from perfcast.errors import PlanError
-from perfcast.report.trace_events import Flow, Process, Slice, Thread, TimelineEvent
+from perfcast.report.timeline_events import Flow, Process, Slice, Thread, TimelineEvent
 
 #: Threads from above; streams that are not named come after.
 COMPUTE = "compute"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfcast.core.forecast.recommender import RecommenderForecast
-from perfcast.report.trace_events import Process, Slice, Thread, TimelineEvent
+from perfcast.report.timeline_events import Process, Slice, Thread, TimelineEvent
 
 #: Threads from above.
 STREAMS = ("compute", "communication")

@@ -13,7 +13,7 @@ from perfcast.core.forecast.serving import ServingForecast
 from perfcast.core.serving.deployment import Aggregated
 from perfcast.core.serving.outcome import Played, StepLog
 from perfcast.errors import InputError
-from perfcast.report.trace_events import Counter, Process, Slice, Thread, TimelineEvent
+from perfcast.report.timeline_events import Counter, Process, Slice, Thread, TimelineEvent
 
 #: The process of requests stands below the engines.
 _REQUESTS = 10_000

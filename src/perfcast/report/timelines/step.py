@@ -12,7 +12,7 @@ from perfcast.core.forecast.device import Forecast
 from perfcast.core.graph import Graph, Node
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
-from perfcast.report.trace_events import Counter, Process, Slice, Thread, TimelineEvent, ticks
+from perfcast.report.timeline_events import Counter, Process, Slice, Thread, TimelineEvent, ticks
 
 PROCESS, PHASES, MODULES, COMPUTE = 1, 1, 2, 3
 
