@@ -17,11 +17,12 @@ import numpy as np
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.collectives import RankCollectives, collectives_of_ranks, describe_unknown
-from perfcast.traces.forecast.interval import join_ends
+from perfcast.traces.forecast.interval import join_ends, steps_half_width
 from perfcast.traces.forecast.other_host import describe_other_host, find_other_host
 from perfcast.traces.forecast.ratios import BOUNDED, PRICED, Provenance, sum_by_provenance
 from perfcast.traces.forecast.repricing import reprice_ranks
 from perfcast.traces.forecast.request import TraceForecastRequest
+from perfcast.traces.forecast.steps import StepForecast, describe_steps, forecast_steps
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.forecast.what_if import Changes, apply_changes, describe_changes
 from perfcast.traces.link.kernels import nest
@@ -38,18 +39,21 @@ class TraceForecast:
     """The result; all times in seconds, of a step of the rank that takes longest.
 
     Attributes:
-        measured_seconds: Mean of the recorded steps.
+        measured_seconds: Mean of the recorded steps, each of the rank that took longest in it.
         replayed_seconds: The recorded program, run again once from where its ranks began: how far to trust
             the structure.
         steady_seconds: The recorded program in the long run, as the forecast is: ranks that began apart keep
             in step, and a host that ran ahead waits for its full queue.
         step_seconds, step_seconds_low, step_seconds_high: The forecast.
+        once_seconds, once_seconds_low, once_seconds_high: The forecast run once, begun as it was recorded:
+            from where the ranks began, with what was still running. What a recorded step is compared with.
         device_seconds_before, device_seconds_after: Of all works of the first rank, a step, communication
             aside.
         device_seconds_low, device_seconds_high: What prices leave open of the latter; 90 %.
         host_seconds_before, host_seconds_after: Of all host pieces likewise.
         host_seconds_low, host_seconds_high: What another machine's host leaves open; 90 %.
         seconds_by_provenance: Device (on a processor: operator) time by what its price rests on, as recorded.
+        steps: Each step of those asked for.
         assumptions: What was taken for granted.
     """
 
@@ -63,6 +67,9 @@ class TraceForecast:
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float
+    once_seconds: float
+    once_seconds_low: float
+    once_seconds_high: float
     device_seconds_before: float
     device_seconds_after: float
     device_seconds_low: float
@@ -72,6 +79,7 @@ class TraceForecast:
     host_seconds_low: float
     host_seconds_high: float
     seconds_by_provenance: Mapping[Provenance, float]
+    steps: tuple[StepForecast, ...]
     assumptions: tuple[str, ...]
 
     @property
@@ -96,9 +104,12 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
     pairs = [pair for variant in repriced for pair in variant.seconds_by_provenance.items()]
     sums = sum_by_provenance([word for word, _ in pairs], [seconds for _, seconds in pairs])
     variants = _changed(traces, repriced, request.changes)
-    middle = _mean(play_steadily([variant.middle for variant in variants]))
-    steady = play_steadily(programs)
-    low, high = _ends(variants, repriced, middle, steady)
+    middles = [variant.middle for variant in variants]
+    each = play_steadily(middles)
+    middle, steady = _mean(each), play_steadily(programs)
+    one_by_one = forecast_steps(recorded, middles, each)
+    low, high = _ends(variants, repriced, middle, (steady, [step.recorded_seconds for step in one_by_one]))
+    once = _mean([step.once_seconds for step in one_by_one])
     first, changed = programs[0], variants[0].middle
     steps = max(len(first.steps), 1)
     return TraceForecast(
@@ -106,12 +117,15 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
         recorded_device=traces[0].devices[0].name if traces[0].devices else "",
         device=request.after.device.name if request.after else "",
         num_ranks=len(traces),
-        measured_seconds=max(float(np.mean(program.measured_seconds)) for program in programs),
+        measured_seconds=_mean([step.recorded_seconds for step in one_by_one]),
         replayed_seconds=replayed,
         steady_seconds=_mean(steady),
         step_seconds=middle,
         step_seconds_low=low,
         step_seconds_high=high,
+        once_seconds=once,
+        once_seconds_low=once * low / middle if middle else once,
+        once_seconds_high=once * high / middle if middle else once,
         device_seconds_before=_device_seconds(first) / steps,
         device_seconds_after=_device_seconds(changed) / steps,
         device_seconds_low=_device_seconds(variants[0].low) / steps,
@@ -121,7 +135,9 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
         host_seconds_low=_host_seconds(variants[0].low) / steps,
         host_seconds_high=_host_seconds(variants[0].high) / steps,
         seconds_by_provenance=sums,
+        steps=one_by_one,
         assumptions=(
+            *describe_steps(one_by_one),
             *_startup_note(recorded, programs),
             *_assumptions(traces, request, sums),
             *_unknown_note(programs, collectives),
@@ -132,13 +148,16 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
 
 
 def _ends(
-    variants: Sequence[Variant], before: Sequence[Variant], middle: float, steady: Sequence[float]
+    variants: Sequence[Variant],
+    before: Sequence[Variant],
+    middle: float,
+    recorded: Sequence[Sequence[float]],
 ) -> tuple[float, float]:
     """90 % interval of the step: prices at their ends, the change of the program, how steps differ.
 
     Args:
         before: The programs without the changes that need no prices.
-        steady: Recorded steps in the long run.
+        recorded: Recorded steps, in the long run and as they ran; those that differ more tell.
     """
     certain = all(v.low == v.middle == v.high for v in variants)
     low, high = (
@@ -149,7 +168,7 @@ def _ends(
     if any(v.middle is not b.middle for v, b in zip(variants, before, strict=True)) and middle:
         unchanged = _mean(play_steadily([b.middle for b in before]))
         change = math.log(middle / unchanged) if unchanged else 0.0
-    return join_ends(middle, low, high, steady, change)
+    return join_ends(middle, low, high, max(recorded, key=steps_half_width), change)
 
 
 def _changed(traces: Sequence[Trace], variants: Sequence[Variant], changes: Changes) -> list[Variant]:
@@ -175,7 +194,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _device_seconds(program: RankProgram) -> float:
-    return sum(work.seconds for work in program.works if not work.collective)
+    running = set(program.pieces[0].launches)  # works of earlier steps
+    return sum(
+        work.seconds
+        for index, work in enumerate(program.works)
+        if not work.collective and index not in running
+    )
 
 
 def _host_seconds(program: RankProgram) -> float:

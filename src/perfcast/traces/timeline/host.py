@@ -63,7 +63,7 @@ def _units_by_thread(events: Events, start: float, end: float) -> dict[int, list
     matters = np.array([kind is not CallKind.OTHER for kind in kinds], dtype=np.bool_)
     is_call = events.is_in(*CALL_CATEGORIES)
     is_op = events.is_in(Category.OPERATOR) & is_unit_name[events.name_codes]
-    within = (events.start_seconds >= start) & (events.start_seconds <= end) & (events.threads >= 0)
+    within = (events.start_seconds >= start) & (events.start_seconds < end) & (events.threads >= 0)
     found: dict[int, list[Unit]] = {}
     for thread in np.unique(events.threads[within & (is_op | is_call)]).tolist():
         rows = np.flatnonzero(within & (is_op | is_call) & (events.threads == thread))

@@ -9,6 +9,27 @@ from perfcast.traces.forecast.from_traces import TraceForecast
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordedStepData:
+    """One recorded step and its forecast.
+
+    Attributes:
+        number: As it is marked; no unit.
+        kind: Equal for steps that do the same; no unit.
+        num_operators: Outermost operators of its host; a count.
+        recorded_seconds: As its mark says; seconds.
+        once_seconds: Its forecast, begun as it was recorded; seconds.
+        seconds: Its forecast in the long run; seconds.
+    """
+
+    number: int
+    kind: int
+    num_operators: int
+    recorded_seconds: float
+    once_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class TraceForecastData(Answer):
     """A step forecast from a recording.
 
@@ -23,6 +44,9 @@ class TraceForecastData(Answer):
         step_seconds: Forecast step; seconds.
         step_seconds_low: Low end; seconds.
         step_seconds_high: High end; seconds.
+        once_seconds: Forecast step run once, begun as it was recorded; seconds.
+        once_seconds_low: Low end; seconds.
+        once_seconds_high: High end; seconds.
         device_seconds_before: Device work of a step, communication aside, as recorded; seconds.
         device_seconds_after: The same in the forecast; seconds.
         device_seconds_low: Low end of that; seconds.
@@ -32,6 +56,7 @@ class TraceForecastData(Answer):
         host_seconds_low: Low end of that; seconds.
         host_seconds_high: High end; seconds.
         seconds_by_provenance: Recorded work by what its price rests on; seconds.
+        steps: Each step of those asked for.
         assumptions: What was taken for granted.
         speedup: Recorded over forecast step; a ratio.
     """
@@ -46,6 +71,9 @@ class TraceForecastData(Answer):
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float
+    once_seconds: float
+    once_seconds_low: float
+    once_seconds_high: float
     device_seconds_before: float
     device_seconds_after: float
     device_seconds_low: float
@@ -55,6 +83,7 @@ class TraceForecastData(Answer):
     host_seconds_low: float
     host_seconds_high: float
     seconds_by_provenance: dict[str, float]
+    steps: tuple[RecordedStepData, ...]
     assumptions: tuple[str, ...]
     speedup: float
 

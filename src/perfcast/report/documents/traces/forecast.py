@@ -6,10 +6,13 @@ from pathlib import Path
 
 from perfcast.report import palette
 from perfcast.report.blocks import amount_bars, share_table
-from perfcast.report.document import Card, Document, Fact, Section
+from perfcast.report.document import Card, Column, Document, Fact, Section, Table
 from perfcast.report.figure import Curve, Figure
 from perfcast.traces.forecast.from_traces import TraceForecast
 from perfcast.units import format_seconds
+
+#: Steps that are shown one by one; JSON has all.
+_MOST_STEPS = 12
 
 
 def document_of(forecast: TraceForecast) -> Document:
@@ -39,10 +42,37 @@ def document_of(forecast: TraceForecast) -> Document:
         facts=_facts(forecast),
         blocks=(
             Section(title="A step", blocks=(steps_figure(forecast),), only="page"),
+            *_steps(forecast),
             Section(title="What the forecast rests on", blocks=(share_table("", "Recorded work", known),)),
         ),
         assumptions=forecast.assumptions,
     )
+
+
+def _steps(forecast: TraceForecast) -> tuple[Section, ...]:
+    """A line for each step, where there are several."""
+    if len(forecast.steps) < 2:
+        return ()
+    rows = [
+        (
+            step.number,
+            step.kind + 1,
+            step.num_operators,
+            step.recorded_seconds,
+            step.once_seconds,
+            step.seconds,
+        )
+        for step in forecast.steps[:_MOST_STEPS]
+    ]
+    columns = (
+        Column("Step", "number"),
+        Column("Kind", "number"),
+        Column("Operators", "number"),
+        Column("Recorded", "s"),
+        Column("Begun as recorded", "s"),
+        Column("In the long run", "s"),
+    )
+    return (Section(title="Steps", blocks=(Table(columns=columns, rows=tuple(rows)),)),)
 
 
 def steps_figure(forecast: TraceForecast) -> Figure:
@@ -80,6 +110,7 @@ def _facts(forecast: TraceForecast) -> tuple[Fact, ...]:
             f"{format_seconds(measured)}; run again {format_seconds(replayed)}, {off:+.1%}; "
             f"in the long run {format_seconds(forecast.steady_seconds)}",
         ),
+        Fact("Begun as recorded", _begun(forecast)),
         Fact(
             "Host",
             _change(
@@ -97,6 +128,12 @@ def _facts(forecast: TraceForecast) -> tuple[Fact, ...]:
         )
         found.append(Fact("Device", device))
     return tuple(found)
+
+
+def _begun(forecast: TraceForecast) -> str:
+    """The forecast step from where the recorded ranks began, which a recorded step is compared with."""
+    low, high = format_seconds(forecast.once_seconds_low), format_seconds(forecast.once_seconds_high)
+    return f"{format_seconds(forecast.once_seconds)} ({low} – {high}), run once"
 
 
 def _change(before: float, after: float, ends: tuple[float, float]) -> str:
