@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from perfcast.published.comparison import Comparison, Figure, print_comparison
 from perfcast.published.kernels.study import PAPER
@@ -16,20 +17,31 @@ PRINTED_ERRORS = {
 }
 
 
+#: Sizes and devices like those trained on, or others.
+Place = Literal["in distribution", "out of it"]
+PLACES: tuple[Place, ...] = ("in distribution", "out of it")
+
+
+def describe_row(net: str, place: Place) -> str:
+    """What a row is of."""
+    return f"{net}, batched products {place}"
+
+
 def compare(data: Path | None = None) -> Comparison:
     """The printed errors; ours need trained nets."""
     figures = [
-        Figure(what=f"{net}, batched products {place}", published=error, ours=None, unit="%", digits=4)
+        Figure(what=describe_row(net, place), published=error, ours=None, unit="%", digits=4)
         for net, errors in PRINTED_ERRORS.items()
-        for place, error in zip(("in distribution", "out of it"), errors, strict=True)
+        for place, error in zip(PLACES, errors, strict=True)
     ]
     return Comparison(
         system="nets",
         paper=PAPER,
-        protocol="Mean errors of fp32 batched products.",
+        protocol="Mean errors of fp32 batched products. Out of distribution: in the study other sizes and "
+        "devices, here devices never trained on.",
         figures=tuple(figures),
-        reason="Ours need a trained net: perfcast train mlp8 --data DIR, then perfcast validate neusight "
-        "--data DIR --predictor mlp8.",
+        reason="Ours need a trained net (perfcast train mlp8 --data DIR) and the study's test products "
+        "(perfcast published nets --data DIR).",
     )
 
 

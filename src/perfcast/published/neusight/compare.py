@@ -8,6 +8,11 @@ from perfcast.published.comparison import Comparison, print_comparison
 from perfcast.published.kernels.study import PAPER, study_figures
 from perfcast.published.neusight.multi_node import PROTOCOL, WHY, multi_node_figures
 
+INPUTS = (
+    "inputs of its nets: four as in its code; the fifth of its table is the difference of two others, and "
+    "nets with it are no better throughout (benchmarks/neusight_inputs.py; docs/published.md)"
+)
+
 
 def compare(data: Path | None = None) -> Comparison:
     """Multi-node forecasts; with ``data`` also the mean errors of whole steps.
@@ -21,7 +26,7 @@ def compare(data: Path | None = None) -> Comparison:
         paper=PAPER,
         protocol=PROTOCOL,
         figures=(*multi_node_figures(), *measured),
-        notes=tuple(f"{subject}: {why}" for subject, why in WHY.items()),
+        notes=(*(f"{subject}: {why}" for subject, why in WHY.items()), INPUTS),
         reason="" if data else "Errors of whole steps are compared with --data DIR (neusight/steps.csv).",
     )
 

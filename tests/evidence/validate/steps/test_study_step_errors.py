@@ -8,6 +8,9 @@ import pytest
 
 from perfcast.evidence.validate.steps.study_figures import figures_of, with_study
 from perfcast.published.comparison import Comparison
+from perfcast.published.nets.compare import PLACES, describe_row
+from perfcast.published.registry import BATCHED_PRODUCT_NETS
+from perfcast.published.systems import compare_system
 
 
 def entry(group: str, value: str, predictor: str, error: float, n: int = 3) -> dict[str, object]:
@@ -36,6 +39,11 @@ def test_a_predictor_that_is_not_trained_is_named_with_its_command(tmp_path: Pat
     found = with_study(Comparison(system="habitat", paper="p", protocol="q", reason="r"), tmp_path)
     assert found.reason == "r; habitat: not trained (perfcast train habitat --data DIR)"
     assert not found.figures
+
+
+def test_rows_of_nets_are_those_that_their_comparison_has():
+    rows = {one.what for one in compare_system("nets").figures}
+    assert {describe_row(net, place) for net in BATCHED_PRODUCT_NETS for place in PLACES} == rows
 
 
 def test_other_systems_stay_as_they_are(tmp_path: Path):

@@ -14,16 +14,20 @@ from typing import Any
 from perfcast.evidence.validate.kernels.trained import find_trained
 from perfcast.evidence.validate.steps.suite import validate_neusight
 from perfcast.published.comparison import Comparison, Figure
-from perfcast.published.registry import PREDICTORS, training_command
+from perfcast.published.nets.compare import Place, describe_row
+from perfcast.published.registry import BATCHED_PRODUCT_NETS, PREDICTORS, training_command
 
 #: System → its predictors whose steps the study printed.
 SCORED: Mapping[str, tuple[str, ...]] = {
     "neusight": ("neusight", "roofline"),
     "habitat": ("habitat",),
     "li2020": ("li2020",),
+    "nets": tuple(BATCHED_PRODUCT_NETS),
 }
 #: Groups of the suite's summary that are shown, in order.
 _GROUPS = ("mode, distribution", "mode", "all")
+#: Sets of test products, and what the study calls them.
+_PLACES: Mapping[str, Place] = {"bmm, in distribution": "in distribution", "bmm, unseen device": "out of it"}
 
 
 def with_study(found: Comparison, data: Path) -> Comparison:
@@ -37,15 +41,34 @@ def with_study(found: Comparison, data: Path) -> Comparison:
     names = SCORED.get(found.system, ())
     ready = tuple(name for name in names if not PREDICTORS[name].is_trained or find_trained(name, "nvidia"))
     lacking = [f"{name}: not trained ({training_command(name)})" for name in names if name not in ready]
-    figures = study_figures(ready, data) if ready else ()
     reason = "; ".join(filter(None, (found.reason, *lacking)))
+    if found.system == "nets":
+        ours = product_errors(ready, data) if ready else {}
+        scored = tuple(replace(one, ours=ours.get(one.what)) for one in found.figures)
+        return replace(found, figures=scored, reason=reason)
+    figures = study_figures(ready, data) if ready else ()
     return replace(found, figures=(*found.figures, *figures), reason=reason)
+
+
+def product_errors(names: Sequence[str], data: Path) -> dict[str, float]:
+    """Mean errors in percent of nets on the study's test products, by the row of their comparison."""
+    result = validate_neusight([_folder(data) / "bmm_test.parquet"], names)
+    found = {}
+    for one in result.summary:
+        place = _PLACES.get(str(one["value"])) if one["group"] == "operation, distribution" else None
+        if place is not None and one["n"]:
+            found[describe_row(one["predictor"], place)] = _percent(one)
+    return found
+
+
+def _folder(data: Path) -> Path:
+    inner = data / "neusight"
+    return inner if inner.is_dir() else data
 
 
 def study_figures(names: Sequence[str], data: Path) -> tuple[Figure, ...]:
     """Rows of predictors that are trained, or need no training."""
-    inner = data / "neusight"
-    result = validate_neusight([inner if inner.is_dir() else data], names, study=True)
+    result = validate_neusight([_folder(data)], names, study=True)
     return figures_of(result.summary, names)
 
 
