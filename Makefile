@@ -4,7 +4,7 @@ VENV := .venv
 TOOLS := .venv-tools
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-torch check docs docs-figures lock packages sbom audit bench fuzz fuzz-web faults clean
+.PHONY: demo test test-torch check docs docs-figures lock packages sbom audit bench gpu-check fuzz fuzz-web faults clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -47,6 +47,11 @@ docs-figures: $(VENV)/.installed
 
 # Every benchmark that needs neither a GPU nor data of others, against the stated goals; into out/bench.json.
 BENCH ?=
+
+# On a machine with a GPU of NVIDIA or AMD: forecasts beside measurements, twenty minutes, into out/gpu-check.json.
+gpu-check: $(VENV)/.installed
+	@mkdir -p out
+	$(BIN)/perfcast gpu-check --output out/gpu-check.json
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/every.py --json out/bench.json $(if $(BENCH),--only $(BENCH))

@@ -14,6 +14,7 @@
     │   ├── TraceError             a trace that cannot be read, or lacks what is asked of it
     │   └── UnsupportedTorchError  a release of PyTorch that lacks what is needed
     ├── DoesNotFitError            the answer is given, but what has to fit does not: exits with 3
+    ├── IncompleteError            the answer is given, but parts of it failed or were left out: exits with 1
     ├── DiffersError               the answer is given: a result does not come to be again: exits with 4
     └── UncoveredOperationError    an operation that no rule or cost model covers
 
@@ -90,6 +91,10 @@ class UnsupportedTorchError(InputError):
 
 class DoesNotFitError(PerfcastError):
     """What was asked to fit the memory of the devices does not, or is not known to."""
+
+
+class IncompleteError(PerfcastError):
+    """Work of many parts of which some are not done; what was found is written."""
 
 
 class DiffersError(PerfcastError):

@@ -19,6 +19,7 @@ from perfcast.cli.options.places import OutputPlace
 #: Options and arguments with a file's or folder's name that are read.
 READ = {
     "calibrate": set(), "catalog": set(), "data summary": {"folders"}, "explain-result": {"file"},
+    "gpu-check": {"source"},
     "measure kernels": {"source"},
     "mesh cost": {"profile", "data"}, "mesh discover": {"source", "topology"}, "mesh profile": {"logs"},
     "predict": {"weights"}, "published": {"data"}, "replay": {"timeline", "values", "module"},

@@ -38,6 +38,7 @@ _HOMES = {
     "replay": "perfcast.cli.replay.command",
     "measure": "perfcast.cli.measure.command",
     "calibrate": "perfcast.cli.calibrate",
+    "gpu-check": "perfcast.cli.gpu_check",
     "train": "perfcast.cli.train",
     "data": "perfcast.cli.data",
     "validate": "perfcast.cli.validate",
