@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from perfcast.catalogs.devices import load_device
-from perfcast.core.dtype import DType
 from perfcast.core.operation import OperationKind
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError
 from perfcast.traces.events import OperatorInputs, Trace
-from perfcast.traces.forecast.batch import scaled_sizes
+from perfcast.traces.forecast.batch import change_of_batch
 from perfcast.traces.forecast.from_traces import forecast_from_traces
-from perfcast.traces.forecast.operations import Reshape, operation_of_call
+from perfcast.traces.forecast.operations import operation_of_call
 from perfcast.traces.forecast.ratios import Side
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.what_if import Changes, parse_what_if
+from perfcast.traces.link.kernels import nest
 from perfcast.units import MICRO
 from recorded_traces import Recording, two_kernels
 
@@ -139,20 +139,13 @@ def test_a_larger_batch_grows_with_its_work(tmp_path: Path):
     assert found.device_seconds_after == pytest.approx(4000 * MICRO, rel=0.03)
 
 
-def test_sizes_that_follow_the_batch(tmp_path: Path):
-    recording = Recording()
-    recording.operator("aten::view", 0, 1, Input_Dims=[[8, 16, 512, 64]], Input_type=["float"])
-    recording.operator("aten::mm", 2, 1, Input_Dims=[[4096, 64], [64, 512]], Input_type=["float", "float"])
-    sizes = scaled_sizes(recording.read(tmp_path), 8, 32)
-    assert sizes == {8: 32, 128: 512, 65536: 262144}
-
-
 def test_a_batch_that_no_shape_follows_is_an_error(tmp_path: Path):
     trace = product().read(tmp_path)
-    with pytest.raises(PlanError, match="first dim of 7"):
-        scaled_sizes(trace, 7, 14)
+    parents = nest(trace.events).parents
+    with pytest.raises(PlanError, match="dim of 7"):
+        change_of_batch(trace, parents, 7, 14)
     with pytest.raises(PlanError, match="dims of 1"):
-        scaled_sizes(trace, 1, 14)
+        change_of_batch(trace, parents, 1, 14)
 
 
 def test_a_processors_operators_grow_beyond_their_overhead(tmp_path: Path):
@@ -216,18 +209,6 @@ def test_attention_becomes_an_operation_though_it_returns_the_state_of_a_generat
     assert found.kind is OperationKind.ATTENTION
 
 
-def test_sizes_in_arguments_follow_those_of_shapes():
-    viewed = operation_of_call(
-        "aten::native_layer_norm",
-        inputs(((8, 64), (), (64,), (64,), ()), ("c10::Half", "ScalarList", "c10::Half", "c10::Half", ""),
-               ("", "[64]", "", "", "1e-05")),
-        Reshape({8: 32}),
-    )  # fmt: skip
-    assert viewed is not None
-    assert viewed.inputs[0].shape == (32, 64)
-    assert viewed.compute_dtype is DType.FP16
-
-
 @pytest.mark.parametrize(
     ("name", "shapes", "types"),
     [
@@ -287,8 +268,7 @@ def test_flags_in_lists_are_no_sizes():
             ("float",) * 3 + ("ScalarList",) * 4 + ("Scalar", "ScalarList", "Scalar", "ScalarList"),
             ("", "", "", "[4]", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[False, True, True]"),
         ),
-        Reshape({2: 6}),
     )
     assert backward is not None
     assert backward.kind is OperationKind.CONVOLUTION
-    assert backward.inputs[1].shape == (6, 3, 8, 8)
+    assert backward.inputs[1].shape == (2, 3, 8, 8)

@@ -1,69 +1,94 @@
-"""Which recorded sizes follow the batch.
-
-A recording holds shapes without names. A size follows the batch if it is the batch itself, or the product
-of a batch and the dims right behind it in some tensor whose first dim is the batch: 8 sequences of 512 tokens
-are flattened into 4096 rows, or split into 8 · 16 heads. The batch of all ranks together counts likewise.
-Shapes that gradients accumulate into are parameters' and stay.
-"""
+"""Recorded operators at another batch: their arguments' sizes as ``scaling`` finds them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
-from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
-from perfcast.traces.forecast.operations import Reshape
+from perfcast.traces.events import Category, OperatorInputs, Trace
+from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.meta import dense_strides
+from perfcast.traces.scaling.recorded import RecordedCalls, calls_alone
+from perfcast.traces.scaling.scaling import End, Scaling, scale
 
-#: Dims behind the batch that are flattened with it.
-_MAX_FLATTENED = 3
-_ACCUMULATION = "torch::autograd::AccumulateGrad"
 _SPARSE = "aten::_sparse_coo_tensor"
+_ENDS: tuple[End, ...] = ("likely", "unscaled", "scaled")
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = "tuple[int, ...]"
 
 
-@dataclass(frozen=True)
+@dataclass
 class BatchChange:
-    """What another batch makes of a trace's shapes.
+    """What another batch makes of a trace's operators.
 
     Attributes:
-        ratio: Wanted over recorded batch.
+        places: Row → the call that it is.
         sparse: Shapes of tables whose gradients are sparse, with how many times more rows these have.
     """
 
-    ratio: float
-    reshape: Reshape
-    sparse: Mapping[Shape, float]
+    trace: Trace
+    scaling: Scaling
+    calls: Mapping[int, ScalingCall]
+    places: Mapping[int, int]
+    sparse: Mapping[Shape, float] = field(default_factory=dict)
+    _known: dict[tuple[int, End], OperatorInputs | None] = field(default_factory=dict)
 
-    def bytes_ratio(self, inputs: OperatorInputs) -> float:
+    @property
+    def ratio(self) -> float:
+        """Wanted over recorded batch."""
+        return self.scaling.ratio
+
+    def inputs_of(self, row: int, end: End = "likely") -> OperatorInputs | None:
+        """What an operator would be called with; as recorded where its call is not known."""
+        place = self.places.get(row)
+        inputs = self.trace.events.inputs_of(row)
+        if place is None or inputs is None:
+            return inputs
+        key = (place, end)
+        if key not in self._known:
+            self._known[key] = _scaled(inputs, self.calls[place], self.scaling, end)
+        return self._known[key]
+
+    def assumed(self, row: int) -> list[int]:
+        """Variables among an operator's sizes that could be otherwise than taken."""
+        place = self.places.get(row)
+        return self.scaling.assumed(place) if place is not None else []
+
+    def is_followed(self, row: int) -> bool:
+        """Whether what an operator is given could be followed."""
+        place = self.places.get(row)
+        return place is not None and place not in self.scaling.followed.reasons
+
+    def bytes_ratio(self, row: int) -> float:
         """How many times more elements an operator is given."""
-        shapes = _shapes(inputs.shapes)
-        if len(shapes) > 1 and len(set(shapes)) == 1 and shapes[0] in self.sparse:
-            return self.sparse[shapes[0]]
-        was = sum(math.prod(shape) for shape in shapes)
-        will = sum(math.prod(self.reshape.shape(shape)) for shape in shapes)
+        inputs, scaled = self.trace.events.inputs_of(row), self.inputs_of(row)
+        if inputs is None or scaled is None:
+            return 1.0
+        if self.is_sparse(row):
+            return self.sparse[shapes_in(inputs.shapes)[0]]
+        was = sum(math.prod(shape) for shape in shapes_in(inputs.shapes))
+        will = sum(math.prod(shape) for shape in shapes_in(scaled.shapes))
         return will / was if was else 1.0
 
-    def is_sparse(self, inputs: OperatorInputs) -> bool:
+    def is_sparse(self, row: int) -> bool:
         """Whether an operator adds a sparse gradient to a table, by its shapes."""
-        shapes = _shapes(inputs.shapes)
+        inputs = self.trace.events.inputs_of(row)
+        shapes = shapes_in(inputs.shapes) if inputs else []
         return len(shapes) > 1 and len(set(shapes)) == 1 and shapes[0] in self.sparse
 
 
-def change_of_batch(trace: Trace, recorded: int, wanted: int) -> BatchChange:
+def change_of_batch(
+    trace: Trace, parents: Integers, recorded: int, wanted: int, calls: RecordedCalls | None = None
+) -> BatchChange:
     """What follows the batch in a trace.
 
-    Raises:
-        PlanError: As ``scaled_sizes``.
-    """
-    reshape = Reshape(scaled_sizes(trace, recorded, wanted), frozenset(_parameter_shapes(trace)))
-    return BatchChange(wanted / recorded, reshape, _sparse_tables(trace, reshape))
-
-
-def scaled_sizes(trace: Trace, recorded: int, wanted: int) -> dict[int, int]:
-    """Sizes that follow the batch, each with what it becomes.
+    Args:
+        parents: The event around each.
+        calls: Of the execution trace beside it; None: of the trace itself.
 
     Raises:
         PlanError: No tensor's first dim is the recorded batch, or the batch is 1.
@@ -73,64 +98,96 @@ def scaled_sizes(trace: Trace, recorded: int, wanted: int) -> dict[int, int]:
             f"a batch of {recorded} that becomes {wanted}: a recorded batch of 1 cannot be told from other "
             "dims of 1"
         )
-    shapes = {shape for inputs in trace.events.inputs_table for shape in _shapes(inputs.shapes) if shape}
-    batches = [shape for shape in shapes if shape[0] == recorded]
-    if not batches:
+    calls = calls or calls_alone(trace, parents)
+    if not any(
+        recorded in tensor.shape for call in calls.calls for a in call.arguments for tensor in tensors_in(a)
+    ):
         raise PlanError(
-            f"no recorded tensor has a first dim of {recorded}: is that the batch? (--recorded-batch-size; "
-            "shapes must have been recorded)"
+            f"no recorded tensor has a dim of {recorded}: is that the batch? (--recorded-batch-size; shapes "
+            "must have been recorded)"
         )
-    sizes = _flattened(recorded, batches)
-    kept = {size for shape in _parameter_shapes(trace) for size in shape}
-    flat = {shape[0] for shape in shapes if len(shape) == 1} - kept
-    sizes |= {math.prod(shape) for shape in batches} & flat
-    everyone = recorded * trace.world_size
-    if trace.world_size > 1:
-        sizes |= _flattened(everyone, [shape for shape in shapes if shape[0] == everyone])
-        sizes |= {math.prod(shape) for shape in shapes if shape[0] == everyone} & flat
-    return {size: size * wanted // recorded for size in sizes}
+    scaling = scale(calls.calls, recorded, wanted, trace.world_size)
+    by_place = {call.place: call for call in calls.calls}
+    change = BatchChange(trace, scaling, by_place, _with_alike(trace, by_place, calls.places))
+    return replace(change, sparse=_sparse_tables(change))
 
 
-def _flattened(batch: int, shapes: Sequence[Shape]) -> set[int]:
-    """The batch, and what it is together with dims behind it."""
-    found = {batch}
-    for shape in shapes:
-        behind = shape[1 : 1 + min(_MAX_FLATTENED, len(shape) - 2)]
-        found |= {batch * math.prod(behind[:count]) for count in range(1, len(behind) + 1)}
+def _with_alike(trace: Trace, calls: Mapping[int, ScalingCall], places: Mapping[int, int]) -> dict[int, int]:
+    """The places, and for rows without one that of a call of the same operator with the same sizes."""
+    alike: dict[tuple[str, tuple[Shape, ...]], int] = {}
+    for call in calls.values():
+        key = (call.operator, tuple(t.shape for a in call.arguments for t in tensors_in(a) if t.dtype))
+        alike.setdefault(key, call.place)
+    found = dict(places)
+    for row in trace.events.rows_in(Category.OPERATOR).tolist():
+        inputs = trace.events.inputs_of(row) if row not in found else None
+        if inputs is not None:
+            place = alike.get((trace.events.name(row), tuple(filter(None, shapes_in(inputs.shapes)))))
+            if place is not None:
+                found[row] = place
     return found
 
 
-def _parameter_shapes(trace: Trace) -> set[Shape]:
-    """Shapes that gradients accumulate into, as they are and transposed."""
-    events, found = trace.events, set[Shape]()
-    if _ACCUMULATION in events.names:
-        code = events.names.index(_ACCUMULATION)
-        for row in events.rows_in(Category.OPERATOR).tolist():
-            if events.name_codes[row] == code and events.inputs[row] != NONE:
-                inputs = events.inputs_of(row)
-                found |= set(_shapes(inputs.shapes)) if inputs else set()
-    return found | {shape[::-1] for shape in found if len(shape) == 2}
+def _scaled(inputs: OperatorInputs, call: ScalingCall, scaling: Scaling, end: End) -> OperatorInputs:
+    """The inputs with the sizes of a call's tensors, and of its literals, at the wanted batch."""
+    shapes, strides, values = list(inputs.shapes), list(inputs.strides), list(inputs.values)
+    new = iter(scaling.shapes(call.place, end))
+    for index, argument in enumerate(call.arguments):
+        own = [(tensor, next(new)) for tensor in tensors_in(argument)]
+        if index >= len(shapes) or not own:
+            continue
+        steps = strides[index] if index < len(strides) else ()
+        if isinstance(argument, TensorArgument):
+            if shapes[index] == argument.shape:
+                shapes[index] = own[0][1]
+                if index < len(strides):
+                    strides[index] = _strides(argument.shape, own[0][1], steps)
+        elif shapes[index] == tuple(tensor.shape for tensor, _ in own):
+            shapes[index] = tuple(shape for _, shape in own)
+            if index < len(strides):
+                strides[index] = ()
+    for (index, inner), dim in scaling.followed.literals.get(call.place, {}).items():
+        if index < len(values) and index < len(call.arguments):
+            values[index] = _with_number(values[index], call.arguments[index], inner, scaling.size(dim, end))
+    return replace(inputs, shapes=tuple(shapes), strides=tuple(strides), values=tuple(values))
 
 
-def _sparse_tables(trace: Trace, reshape: Reshape) -> dict[Shape, float]:
+def _strides(shape: Shape, scaled: Shape, strides: object) -> Shape:
+    known = tuple(step for step in strides if isinstance(step, int)) if isinstance(strides, tuple) else ()
+    return dense_strides(shape, scaled, known if len(known) == len(shape) else None)
+
+
+def _with_number(text: str, argument: Argument, inner: int | None, number: int) -> str:
+    """A value's text with another number in one place; what is not positive means something else."""
+    if inner is None:
+        return str(number) if type(argument) is int and argument > 0 else text
+    parts = text.strip("[]").split(",")
+    if inner >= len(parts) or not parts[inner].strip().isdecimal():
+        return text
+    parts[inner] = f" {number}" if inner else str(number)
+    return f"[{','.join(parts)}]"
+
+
+def _sparse_tables(change: BatchChange) -> dict[Shape, float]:
     """Full shapes of sparse tensors made in the recording, with the growth of their rows."""
-    events, found = trace.events, dict[Shape, float]()
+    events, found = change.trace.events, dict[Shape, float]()
     codes = {code for code, name in enumerate(events.names) if name.startswith(_SPARSE)}
     for row in events.rows_in(Category.OPERATOR).tolist():
         inputs = events.inputs_of(row) if int(events.name_codes[row]) in codes else None
-        if inputs is None or len(inputs.values) < 3 or len(inputs.shapes) < 2:
+        scaled = change.inputs_of(row) if inputs is not None else None
+        if inputs is None or scaled is None or len(inputs.values) < 3 or len(inputs.shapes) < 2:
             continue
         digits = inputs.values[2].strip("[]").replace(" ", "").split(",")
-        values = inputs.shapes[1]
-        if all(digit.isdecimal() for digit in digits) and isinstance(values, tuple) and values:
-            rows = int(values[0]) if isinstance(values[0], int) else 0
-            found[tuple(map(int, digits))] = reshape.sizes.get(rows, rows) / rows if rows else 1.0
+        was, will = shapes_in(inputs.shapes[1]), shapes_in(scaled.shapes[1])
+        if all(digit.isdecimal() for digit in digits) and was and will and was[0]:
+            found[tuple(map(int, digits))] = will[0][0] / was[0][0] if was[0][0] else 1.0
     return found
 
 
-def _shapes(value: object) -> list[Shape]:
+def shapes_in(value: object) -> list[Shape]:
+    """All shapes among recorded ones, lists opened."""
     if not isinstance(value, tuple):
         return []
     if value and all(isinstance(size, int) for size in value):
         return [value]
-    return [shape for part in value for shape in _shapes(part)]
+    return [shape for part in value for shape in shapes_in(part)]

@@ -23,6 +23,7 @@ from perfcast.traces.forecast.ratios import BOUNDED, PRICED, Provenance, sum_by_
 from perfcast.traces.forecast.repricing import reprice_ranks
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.steps import StepForecast, describe_steps, forecast_steps
+from perfcast.traces.forecast.unresolved import UnresolvedSize, describe_unresolved
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.forecast.what_if import Changes, apply_changes, describe_changes
 from perfcast.traces.link.kernels import nest
@@ -55,6 +56,7 @@ class TraceForecast:
         seconds_by_provenance: Device (on a processor: operator) time by what its price rests on, as recorded.
         steps: Each step of those asked for.
         assumptions: What was taken for granted.
+        unresolved: Sizes of which the recording does not show whether they follow the batch.
     """
 
     source: str
@@ -81,6 +83,7 @@ class TraceForecast:
     seconds_by_provenance: Mapping[Provenance, float]
     steps: tuple[StepForecast, ...]
     assumptions: tuple[str, ...]
+    unresolved: tuple[UnresolvedSize, ...] = ()
 
     @property
     def speedup(self) -> float:
@@ -103,6 +106,7 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
     repriced = reprice_ranks(traces, programs, request, collectives)
     pairs = [pair for variant in repriced for pair in variant.seconds_by_provenance.items()]
     sums = sum_by_provenance([word for word, _ in pairs], [seconds for _, seconds in pairs])
+    unresolved = repriced[0].unresolved
     variants = _changed(traces, repriced, request.changes)
     middles = [variant.middle for variant in variants]
     each = play_steadily(middles)
@@ -143,7 +147,9 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
             *_unknown_note(programs, collectives),
             *describe_changes(request.changes, programs[0]),
             *_offset_note(programs),
+            *(describe_unresolved(unresolved, request.batch) if request.batch else ()),
         ),
+        unresolved=unresolved,
     )
 
 

@@ -18,6 +18,7 @@ from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import (
     AS_RECORDED,
     BOUNDED,
+    UNRESOLVED,
     Ratios,
     Side,
     price_ratios,
@@ -25,6 +26,7 @@ from perfcast.traces.forecast.ratios import (
     work_ratios,
 )
 from perfcast.traces.forecast.recording_cost import RecordingCost, sums_within_pieces
+from perfcast.traces.forecast.unresolved import unresolved_sizes, widened
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.link.kernels import own_seconds
 from perfcast.traces.marks import GLOO
@@ -57,20 +59,26 @@ def reprice_host(
     rows = events.rows_in(Category.OPERATOR)
     own = own_seconds(events.end_seconds - events.start_seconds, parents, events.is_in(Category.OPERATOR))
     own = np.maximum(own[rows] - cost.seconds_per_event, 0.0) * cost.factor
-    recorded, wanted = RecordedOperations(trace, parents), RecordedOperations(trace, parents, change.reshape)
+    recorded, wanted = (
+        RecordedOperations(trace, parents),
+        RecordedOperations(trace, parents, change.inputs_of),
+    )
     before = [recorded.at(row) for row in rows.tolist()]
     after = [wanted.at(row) for row in rows.tolist()]
     counts = does_work(rows, parents, before)
     bounded, default = _without_rule(trace, rows, parents, counts, before, change)
     before = [None if is_bounded else b for is_bounded, b in zip(bounded.tolist(), before, strict=True)]
     overhead = _overhead_seconds(own, [b is not None and b.is_free for b in before])
-    if side is None:
-        known = [b if is_counted else None for is_counted, b in zip(counts.tolist(), before, strict=True)]
-        ratios = work_ratios(known, after, own, overhead, default)
-    else:
-        ratios = price_ratios(before, after, side, side, change.ratio)
-    ratios = _with_bounds(ratios, bounded, default, own, overhead)
+    known = [b if is_counted else None for is_counted, b in zip(counts.tolist(), before, strict=True)]
+
+    def ratios_of(wanted: Sequence[Operation | None]) -> Ratios:
+        if side is None:
+            return work_ratios(known, wanted, own, overhead, default)
+        return price_ratios(before, wanted, side, side, change.ratio)
+
+    ratios = _with_bounds(ratios_of(after), bounded, default, own, overhead)
     scales = counts | bounded
+    ratios = widened(change, rows.tolist(), RecordedOperations.at, recorded, ratios, ratios_of)
     program = _with_collectives(trace, program, change)
 
     def scaled(ratio: Floats) -> RankProgram:
@@ -85,6 +93,12 @@ def reprice_host(
         scaled(ratios.low),
         scaled(ratios.high),
         sum_by_provenance(provenance, own.tolist()),
+        unresolved_sizes(
+            change,
+            [row for row, word in zip(rows.tolist(), provenance, strict=True) if word == UNRESOLVED],
+            [seconds for seconds, word in zip(own.tolist(), provenance, strict=True) if word == UNRESOLVED],
+            len(program.steps),
+        ),
     )
 
 
@@ -95,8 +109,7 @@ def _with_collectives(trace: Trace, program: RankProgram, change: BatchChange) -
     least = min(work.seconds for work in program.works)
     seconds = []
     for work in program.works:
-        inputs = trace.events.inputs_of(work.operator)
-        growth = change.bytes_ratio(inputs) if inputs else 1.0
+        growth = change.bytes_ratio(work.operator) if work.operator != NONE else 1.0
         seconds.append(least + (work.seconds - least) * growth)
     return program.with_work_seconds(seconds)
 
@@ -125,8 +138,8 @@ def _without_rule(
         inputs = events.inputs_of(row)
         if inputs is None or row in around:
             continue
-        if operations[index] is None or change.is_sparse(inputs):
-            bounded[index], growth[index] = True, change.bytes_ratio(inputs)
+        if operations[index] is None or change.is_sparse(row):
+            bounded[index], growth[index] = True, change.bytes_ratio(row)
     return bounded, growth
 
 

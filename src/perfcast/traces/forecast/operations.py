@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,33 +23,10 @@ from perfcast.core.tensor import TensorType
 from perfcast.files.plain import json_or_none
 from perfcast.traces.dtype_words import core_dtype
 from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
+from perfcast.traces.scaling.meta import dense_strides
 
 _NAME = re.compile(r"aten::(_?[a-z][a-z0-9_]{0,80})")
 _MAX_DIMS, _MAX_TENSORS, _MAX_ELEMENTS = 12, 512, 2**48
-
-
-@dataclass(frozen=True)
-class Reshape:
-    """What another batch makes of recorded shapes.
-
-    Attributes:
-        sizes: Sizes of dims that follow the batch, each with what it becomes. Of a shape's dims the first
-            such follows; a later one of the same size is something else that happens to be as large.
-        kept: Shapes that stay, since parameters have them.
-    """
-
-    sizes: Mapping[int, int] = field(default_factory=dict)
-    kept: frozenset[tuple[int, ...]] = frozenset()
-
-    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape with the other batch."""
-        place = next((i for i, size in enumerate(shape) if size in self.sizes), None)
-        if place is None or shape in self.kept:
-            return shape
-        return (*shape[:place], self.sizes[shape[place]], *shape[place + 1 :])
-
-
-AS_RECORDED = Reshape()
 
 
 @dataclass
@@ -57,36 +34,42 @@ class RecordedOperations:
     """Operations of a trace's operators, made once for each different call.
 
     Attributes:
-        reshape: What becomes of shapes; default: they stay as recorded.
+        inputs_of: What the operator of a row is called with; None: as recorded.
     """
 
     trace: Trace
     parents: Integers
-    reshape: Reshape = AS_RECORDED
-    _known: dict[tuple[int, int], Operation | None] = field(default_factory=dict)
+    inputs_of: Callable[[int], OperatorInputs | None] | None = None
+    _known: dict[tuple[int, OperatorInputs], Operation | None] = field(default_factory=dict)
 
     def of(self, row: int) -> Operation | None:
         """The operation of the innermost operator around a row (itself included) that has a rule; or None."""
+        row = self.row_of(row)
+        return self.at(row) if row != NONE else None
+
+    def row_of(self, row: int) -> int:
+        """The innermost operator around a row (itself included) that has a rule; NONE where there is none."""
         events = self.trace.events
         while row != NONE:
-            if events.categories[row] == Category.OPERATOR and events.inputs[row] != NONE:
-                operation = self.at(row)
-                if operation is not None:
-                    return operation
+            is_call = events.categories[row] == Category.OPERATOR and events.inputs[row] != NONE
+            if is_call and self.at(row) is not None:
+                return row
             row = int(self.parents[row])
-        return None
+        return NONE
 
     def at(self, row: int) -> Operation | None:
         """The operation of an operator itself; None where it has no rule, or no shapes were recorded."""
         events = self.trace.events
-        key = (int(events.name_codes[row]), int(events.inputs[row]))
+        inputs = (self.inputs_of or events.inputs_of)(row)
+        if inputs is None:
+            return None
+        key = (int(events.name_codes[row]), inputs)
         if key not in self._known:
-            inputs = events.inputs_of(row)
-            self._known[key] = operation_of_call(events.name(row), inputs, self.reshape) if inputs else None
+            self._known[key] = operation_of_call(events.name(row), inputs)
         return self._known[key]
 
 
-def operation_of_call(name: str, inputs: OperatorInputs, reshape: Reshape = AS_RECORDED) -> Operation | None:
+def operation_of_call(name: str, inputs: OperatorInputs) -> Operation | None:
     """A recorded call as an operation; None for an operator without a rule, or with impossible arguments."""
     from perfcast.workload.rules import RULES, OperatorCall, operation_of
 
@@ -94,7 +77,7 @@ def operation_of_call(name: str, inputs: OperatorInputs, reshape: Reshape = AS_R
     if match is None or not ({match.group(1), match.group(1).removesuffix("_")} & RULES.keys()):
         return None
     try:
-        args = tuple(_arguments(inputs, reshape))
+        args = tuple(_arguments(inputs))
     except ValueError:
         return None
     tensors = [a for a in _flat(args) if isinstance(a, TensorType)]
@@ -112,7 +95,7 @@ def lower_for(operations: Sequence[Operation], device: Device, dtype: str) -> li
     return list(lower(Graph((), tuple(operations), (), ()), device, dtype).operations)
 
 
-def _arguments(inputs: OperatorInputs, reshape: Reshape) -> list[Any]:
+def _arguments(inputs: OperatorInputs) -> list[Any]:
     """Types for tensors, tuples of them for lists, plain values for the rest."""
     found: list[Any] = []
     for index, type_ in enumerate(inputs.types):
@@ -121,42 +104,28 @@ def _arguments(inputs: OperatorInputs, reshape: Reshape) -> list[Any]:
         value = inputs.values[index] if index < len(inputs.values) else ""
         dtype = core_dtype(type_)
         if dtype is not None:
-            found.append(_tensor(shape, stride, dtype, reshape))
+            found.append(_tensor(shape, stride, dtype))
         elif type_ == "TensorList":
-            found.append(_tensor_list(shape, reshape))
+            found.append(_tensor_list(shape))
         else:
-            found.append(_scaled(_value(value), reshape))
+            found.append(_value(value))
     return found
 
 
-def _tensor(shape: object, stride: object, dtype: DType, reshape: Reshape) -> TensorType:
+def _tensor(shape: object, stride: object, dtype: DType) -> TensorType:
     if not isinstance(shape, tuple) or not all(isinstance(size, int) and size >= 0 for size in shape):
         raise ValueError(f"shape {shape}")
-    scaled = reshape.shape(shape)
-    if len(shape) > _MAX_DIMS or math.prod(scaled) > _MAX_ELEMENTS:
+    if len(shape) > _MAX_DIMS or math.prod(shape) > _MAX_ELEMENTS:
         raise ValueError(f"shape {shape}")
-    kept = stride if isinstance(stride, tuple) and len(stride) == len(shape) else ()
-    return TensorType(scaled, dtype, _strides(shape, scaled, kept))
+    known = isinstance(stride, tuple) and len(stride) == len(shape)
+    steps = tuple(step for step in stride if isinstance(step, int)) if isinstance(stride, tuple) else ()
+    return TensorType(shape, dtype, dense_strides(shape, shape, steps if known else None))
 
 
-def _strides(shape: tuple[int, ...], scaled: tuple[int, ...], stride: tuple[Any, ...]) -> tuple[int, ...]:
-    """Strides of the scaled shape: dense in the order of the recorded ones; expanded dims stay so."""
-    if not stride or not all(isinstance(step, int) for step in stride):
-        stride = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-    if scaled == shape:
-        return tuple(stride)
-    result, step = [0] * len(shape), 1
-    for dim in sorted(range(len(shape)), key=lambda d: (stride[d], -d)):
-        if stride[dim]:
-            result[dim] = step
-            step *= max(scaled[dim], 1)
-    return tuple(result)
-
-
-def _tensor_list(shape: object, reshape: Reshape) -> tuple[TensorType, ...]:
+def _tensor_list(shape: object) -> tuple[TensorType, ...]:
     if not isinstance(shape, tuple) or len(shape) > _MAX_TENSORS:
         raise ValueError("a list of tensors")
-    return tuple(_tensor(part, (), DType.FP32, reshape) for part in shape)
+    return tuple(_tensor(part, (), DType.FP32) for part in shape)
 
 
 def _value(text: str) -> Any:
@@ -169,13 +138,6 @@ def _value(text: str) -> Any:
     if isinstance(value, list):
         return tuple(v for v in value if isinstance(v, int | float))
     return value if isinstance(value, int | float | bool) else None
-
-
-def _scaled(value: Any, reshape: Reshape) -> Any:
-    """Sizes in a list of numbers follow those of the shapes; single numbers mean other things."""
-    if isinstance(value, tuple) and all(type(item) is int for item in value):
-        return reshape.shape(value)
-    return value
 
 
 def _flat(value: Any) -> list[Any]:

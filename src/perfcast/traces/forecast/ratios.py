@@ -23,10 +23,12 @@ from perfcast.traces.forecast.operations import lower_for
 #: Of work that only memory bandwidth prices: the ratio may be this many times larger or smaller.
 BOUNDED_SPREAD = 2.0
 #: What a work's new price rests on: two prices, memory bandwidth alone, or nothing: it keeps its time.
-Provenance = Literal["priced", "memory bandwidth", "as recorded"]
+Provenance = Literal["priced", "memory bandwidth", "as recorded", "not resolved"]
 PRICED: Provenance = "priced"
 BOUNDED: Provenance = "memory bandwidth"
 AS_RECORDED: Provenance = "as recorded"
+#: Priced, but a size of it may or may not follow the batch.
+UNRESOLVED: Provenance = "not resolved"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
+from perfcast.core.operation import Operation
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.batch import BatchChange, change_of_batch
@@ -21,9 +22,18 @@ from perfcast.traces.forecast.host import reprice_host, runs_on_host
 from perfcast.traces.forecast.lines import check_second, on_lines
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.other_host import find_other_host, with_other_host
-from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum_by_provenance
+from perfcast.traces.forecast.ratios import (
+    AS_RECORDED,
+    UNRESOLVED,
+    Provenance,
+    Ratios,
+    Side,
+    price_ratios,
+    sum_by_provenance,
+)
 from perfcast.traces.forecast.recording_cost import RecordingCost, cost_of_recording, without_cost
 from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
+from perfcast.traces.forecast.unresolved import UnresolvedSize, unresolved_sizes, widened
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.link.kernels import nest
 from perfcast.traces.overheads.profile import apply_overheads
@@ -82,7 +92,9 @@ def _reprice(
         other: The rank's program of the second recording, where there is one.
     """
     parents = nest(trace.events).parents
-    change = change_of_batch(trace, *request.batch) if request.batch and other is None else None
+    change = None
+    if request.batch and other is None:
+        change = change_of_batch(trace, parents, *request.batch, request.calls.get(trace.rank))
     is_host, cost = runs_on_host(program), RecordingCost()
     if is_host:
         cost = cost_of_recording(trace, program, request.plain_seconds.get(trace.rank))
@@ -112,15 +124,22 @@ def _reprice_works(
 ) -> Variant:
     """Works on the wanted device with the wanted batch; collectives stay."""
     recorded = RecordedOperations(trace, parents)
-    wanted = RecordedOperations(trace, parents, change.reshape) if change else recorded
+    wanted = RecordedOperations(trace, parents, change.inputs_of) if change else recorded
     rows = [work.operator for work in program.works]
     before, after = [recorded.of(row) for row in rows], [wanted.of(row) for row in rows]
     works = recorded_works(trace, program.works, before, after)
     growth = change.ratio if change else 1.0
-    if sides[0].device != sides[1].device and all(side.cost_model.name == LEARNED for side in sides):
-        ratios = ratios_elsewhere(works, *sides, growth)
-    else:
-        ratios = price_ratios(before, after, *sides, growth)
+    is_learned = all(side.cost_model.name == LEARNED for side in sides)
+
+    def ratios_of(wanted: Sequence[Operation | None]) -> Ratios:
+        if sides[0].device != sides[1].device and is_learned:
+            return ratios_elsewhere(recorded_works(trace, program.works, before, wanted), *sides, growth)
+        return price_ratios(before, wanted, *sides, growth)
+
+    ratios = ratios_of(after)
+    around = [recorded.row_of(row) for row in rows]
+    if change:
+        ratios = widened(change, around, RecordedOperations.of, recorded, ratios, ratios_of)
     seconds, stays = works.seconds, works.stays
 
     def scaled(ratio: Floats) -> RankProgram:
@@ -135,7 +154,21 @@ def _reprice_works(
         scaled(ratios.low),
         scaled(ratios.high),
         sum_by_provenance(provenance, seconds.tolist()),
+        _unresolved(change, around, provenance, seconds.tolist(), len(program.steps)),
     )
+
+
+def _unresolved(
+    change: BatchChange | None,
+    rows: Sequence[int],
+    provenance: Sequence[Provenance],
+    seconds: Sequence[float],
+    num_steps: int,
+) -> tuple[UnresolvedSize, ...]:
+    if change is None:
+        return ()
+    chosen = [index for index, word in enumerate(provenance) if word == UNRESOLVED]
+    return unresolved_sizes(change, [rows[i] for i in chosen], [seconds[i] for i in chosen], num_steps)
 
 
 def _on_cluster(

@@ -10,6 +10,7 @@ from perfcast.traces.events import Trace
 from perfcast.traces.forecast.ratios import Side
 from perfcast.traces.forecast.what_if import Changes
 from perfcast.traces.overheads.profile import OverheadProfile
+from perfcast.traces.scaling.recorded import RecordedCalls
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class TraceForecastRequest:
         changes: See ``what_if``.
         plain_seconds: Rank → step without recording, where that was timed: steps are forecast without what
             recording costs a processor.
+        calls: Rank → what was called with which tensors, where an execution trace stands beside the
+            recording; other ranks' tensors are told from each other by their sizes.
         second: The same program on a processor with another batch: no prices, but lines through both.
         steps: Numbers of the marked steps to take, which follow each other; None: all.
     """
@@ -54,5 +57,6 @@ class TraceForecastRequest:
     profile: OverheadProfile | None = None
     changes: Changes = field(default_factory=Changes)
     plain_seconds: Mapping[int, float] = field(default_factory=dict)
+    calls: Mapping[int, RecordedCalls] = field(default_factory=dict)
     second: SecondRecording | None = None
     steps: Sequence[int] | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfcast.traces.forecast.ratios import Provenance
+from perfcast.traces.forecast.unresolved import UnresolvedSize
 from perfcast.traces.timeline.program import RankProgram
 
 
@@ -16,12 +17,14 @@ class Variant:
     Attributes:
         seconds_by_provenance: Recorded seconds of device works (on a processor: of operators) by what their
             new price rests on.
+        unresolved: Sizes of which the recording does not show whether they follow the batch.
     """
 
     middle: RankProgram
     low: RankProgram
     high: RankProgram
     seconds_by_provenance: Mapping[Provenance, float] = field(default_factory=dict)
+    unresolved: tuple[UnresolvedSize, ...] = ()
 
     @classmethod
     def certain(cls, program: RankProgram) -> Variant:
@@ -30,4 +33,4 @@ class Variant:
 
     def map(self, change: Callable[[RankProgram], RankProgram]) -> Variant:
         """All three changed alike."""
-        return Variant(change(self.middle), change(self.low), change(self.high), self.seconds_by_provenance)
+        return replace(self, middle=change(self.middle), low=change(self.low), high=change(self.high))

@@ -63,8 +63,8 @@ def with_inputs_of(trace: Trace, other: Trace) -> Trace:
     """
     events, lent = trace.events, other.events
     inputs = events.inputs.copy()
-    source = next(_parts(other))
-    for part in _parts(trace):
+    source = next(step_parts(other))
+    for part in step_parts(trace):
         for row, partner in partners(events, part, lent, source).items():
             if inputs[row] == NONE and lent.inputs[partner] != NONE:
                 inputs[row] = lent.inputs[partner] + len(events.inputs_table)
@@ -75,7 +75,7 @@ def with_inputs_of(trace: Trace, other: Trace) -> Trace:
     return replace(trace, events=filled, collectives=tuple(collectives))
 
 
-def _parts(trace: Trace) -> Iterator[Integers]:
+def step_parts(trace: Trace) -> Iterator[Integers]:
     """Rows of operators and marked ranges in each marked step, or all of them."""
     events = trace.events
     rows = events.rows_in(Category.OPERATOR, Category.ANNOTATION)

@@ -12,6 +12,8 @@ from perfcast.verbs.trace_forecast.question import TraceForecastQuestion
 from perfcast.verbs.trace_forecast.result import TraceForecastResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perfcast.core.cluster import Cluster
     from perfcast.traces.events import Trace
     from perfcast.traces.forecast.ratios import Side
@@ -42,7 +44,7 @@ def answer(asked: TraceForecastQuestion, *, on_progress: OnProgress | None = Non
     most = parse_size("--max-bytes", asked.text("max_bytes"))
     recorded = read_ranks_with_inputs(asked.traces, max_bytes=most)
     tell(0.5, "forecasting the steps")
-    found = forecast_from_traces(recorded, _request(asked, recorded[0], most))
+    found = forecast_from_traces(recorded, _request(asked, recorded, most))
     return shown(TraceForecastResult, found, asked)
 
 
@@ -57,13 +59,16 @@ def _check_hosts(asked: TraceForecastQuestion) -> None:
             raise QuestionError(f"{option} is of a machine with another device: it needs --device")
 
 
-def _request(asked: TraceForecastQuestion, first: Trace, most_bytes: int) -> TraceForecastRequest:
+def _request(
+    asked: TraceForecastQuestion, recorded: Sequence[Trace], most_bytes: int
+) -> TraceForecastRequest:
     from perfcast.traces.forecast.recording_cost import plain_step_seconds
     from perfcast.traces.forecast.request import TraceForecastRequest
     from perfcast.traces.forecast.what_if import parse_what_if
+    from perfcast.traces.scaling.recorded import calls_beside
 
     changes = parse_what_if(asked.what_if)
-    before, after = _sides(asked, first)
+    before, after = _sides(asked, recorded[0])
     has_batch = asked.recorded_batch_size is not None and asked.batch_size is not None
     return TraceForecastRequest(
         before=before,
@@ -76,6 +81,7 @@ def _request(asked: TraceForecastQuestion, first: Trace, most_bytes: int) -> Tra
         profile=_load_overheads(asked.overheads),
         changes=changes,
         plain_seconds=plain_step_seconds(asked.traces),
+        calls=calls_beside(asked.traces, recorded, max_bytes=most_bytes) if has_batch else {},
         second=_second(asked, most_bytes),
         steps=parse_steps("--steps", asked.steps),
     )

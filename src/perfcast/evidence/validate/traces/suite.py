@@ -32,6 +32,7 @@ from perfcast.evidence.validate.traces.speeds import StatedStep, stated_steps
 from perfcast.traces.forecast.from_traces import forecast_from_traces
 from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
 from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
+from perfcast.traces.scaling.recorded import calls_beside
 
 PREDICTORS = ("one recording", "two recordings")
 #: Added to each error before its logarithm, so that one exact forecast does not decide a geometric mean.
@@ -103,6 +104,7 @@ def compare_model(model: TraceModel, folder: Path, predictor: str) -> Iterator[R
         request = TraceForecastRequest(
             batch=(first.batch_size, part.batch_size),
             plain_seconds=recorded.plain_seconds,
+            calls=calls_beside(timelines_of(first), recorded.traces),
             second=read_recording(second, steps[second.name]) if predictor == PREDICTORS[1] else None,
         )
         found = forecast_from_traces(recorded.traces, request)
@@ -137,9 +139,14 @@ def compare_model(model: TraceModel, folder: Path, predictor: str) -> Iterator[R
         )
 
 
+def timelines_of(part: SuitePart) -> list[Path]:
+    """The timelines of a part's ranks."""
+    return sorted(part.folder.glob("rank*.kineto.json.gz"))
+
+
 def read_recording(part: SuitePart, plain: StatedStep) -> SecondRecording:
     """A recording's ranks with what their steps took without it, at the speed at which all are stated."""
-    traces = read_ranks_with_inputs(sorted(part.folder.glob("rank*.kineto.json.gz")))
+    traces = read_ranks_with_inputs(timelines_of(part))
     return SecondRecording(traces, part.batch_size, {trace.rank: plain.seconds for trace in traces})
 
 

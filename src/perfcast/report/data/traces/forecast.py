@@ -30,6 +30,23 @@ class RecordedStepData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnresolvedSizeData:
+    """A size that may or may not follow the batch.
+
+    Attributes:
+        what: Where it came from.
+        size: As recorded; a count, 0 where it is not known.
+        follows: Whether the forecast takes it to follow.
+        seconds: Recorded time that it decides, a step; seconds.
+    """
+
+    what: str
+    size: int
+    follows: bool
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class TraceForecastData(Answer):
     """A step forecast from a recording.
 
@@ -58,6 +75,7 @@ class TraceForecastData(Answer):
         seconds_by_provenance: Recorded work by what its price rests on; seconds.
         steps: Each step of those asked for.
         assumptions: What was taken for granted.
+        unresolved: Sizes of which the recording does not show whether they follow the batch.
         speedup: Recorded over forecast step; a ratio.
     """
 
@@ -85,6 +103,7 @@ class TraceForecastData(Answer):
     seconds_by_provenance: dict[str, float]
     steps: tuple[RecordedStepData, ...]
     assumptions: tuple[str, ...]
+    unresolved: tuple[UnresolvedSizeData, ...]
     speedup: float
 
 

@@ -1,0 +1,287 @@
+"""Follows what may grow with the batch through recorded calls.
+
+Each call is run on tensors without memory, every variable that its arguments grow with at a prime of its
+own: what comes out shows by its prime factors what it grows with. Where a call only runs if two sizes are
+the same, their variables are joined. So it is the operators that decide: a hidden size that happens to be
+the batch meets a parameter and stays; edges of a graph meet the nodes' features and grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+from perfcast.traces.scaling.assumptions import FIXED, Assumptions, Origin
+from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.extents import (
+    Dim,
+    fixed,
+    growing,
+    joined,
+    largest_monomial,
+    size_of,
+    variables_of,
+)
+from perfcast.traces.scaling.joins import all_of, candidates, join, join_all
+from perfcast.traces.scaling.meta import parameters_of
+from perfcast.traces.scaling.primes import Place, decoded, run
+from perfcast.traces.scaling.rules import SEARCHES, Dims, Shape, rule_of
+from perfcast.traces.scaling.tensors import SPARSE, Tensors, key_of, parameters_among, tells_held
+
+_ACCUMULATION = "torch::autograd::AccumulateGrad"
+
+
+Made: TypeAlias = "Sequence[TensorArgument | None] | None"
+
+
+@dataclass
+class Followed:
+    """What came out: makeup of every tensor argument, of literal sizes, and what could not be followed.
+
+    Attributes:
+        dims: By place of a call: dims of its tensor arguments, in order.
+        outputs: Likewise of its results.
+        literals: By place of a call: numbers that are sizes.
+        reasons: By place of a call that could not be followed: why not.
+    """
+
+    assumptions: Assumptions
+    dims: dict[int, tuple[Dims, ...]] = field(default_factory=dict)
+    outputs: dict[int, tuple[Dims | None, ...]] = field(default_factory=dict)
+    literals: dict[int, dict[Place, Dim]] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+def follow(calls: Sequence[ScalingCall], batch: int, world_size: int = 1) -> Followed:
+    """The makeup of all sizes of recorded calls.
+
+    Args:
+        calls: In the order of their starts, those below a call behind it.
+        batch: Recorded.
+        world_size: Ranks, whose batches may stand together in one tensor.
+    """
+    follower = _Follower(batch, world_size, parameters_among(calls))
+    for call in calls:
+        follower.enter(call)
+    follower.finish()
+    return follower.found
+
+
+class _Follower:
+    def __init__(self, batch: int, world_size: int, parameters: set[Hashable]) -> None:
+        assumptions = Assumptions()
+        self._tensors = Tensors(assumptions, batch, world_size, parameters)
+        self.found = Followed(assumptions, literals=self._tensors.literals)
+        self._settled_until = -1  # the last place below a call whose results are known
+        self._unsettled: list[tuple[ScalingCall, tuple[Dims, ...]]] = []
+
+    # What tensors are made of
+
+    def enter(self, call: ScalingCall) -> None:
+        """One call, after all that started before it."""
+        while self._unsettled and self._unsettled[-1][0].last_below < call.place:
+            self._guess(*self._unsettled.pop())
+        own = tuple(self._tensors.dims_of(t, call, p) for t, p in self._named_tensors(call))
+        self.found.dims[call.place] = own
+        if not call.is_operator:
+            if call.operator.endswith(_ACCUMULATION):
+                for dims in own:
+                    self._fix(dims)
+            return
+        is_inside = call.place <= self._settled_until
+        if is_inside and self._is_known(call):
+            return
+        made = self._made_by(call)
+        outputs = self._outputs(call, own, made, is_inside=is_inside)
+        if outputs is not None and made is not None:
+            self._bind(call, made, outputs, is_inside=is_inside)
+            self.found.outputs[call.place] = tuple(outputs)
+            if None not in outputs:  # what sparse tensors hold, the operators below show
+                self._settled_until = max(self._settled_until, call.last_below)
+        elif not is_inside:
+            self._expect(call, own)
+            self._unsettled.append((call, own))
+
+    def _is_known(self, call: ScalingCall) -> bool:
+        """Whether the makeup of all results is known from the call around it."""
+        return call.outputs is not None and all(t is None or self._tensors.is_known(t) for t in call.outputs)
+
+    def finish(self) -> None:
+        """After the last call."""
+        while self._unsettled:
+            self._guess(*self._unsettled.pop())
+
+    def _named_tensors(self, call: ScalingCall) -> Iterator[tuple[TensorArgument, str]]:
+        described = parameters_of(call.operator, call.overload) if call.is_operator else ()
+        for place, value in enumerate(call.arguments):
+            name = described[place].name if place < len(described) else ""
+            for tensor in tensors_in(value):
+                yield tensor, name
+
+    def _fix(self, dims: Dims) -> None:
+        for dim in dims:
+            for variable in variables_of(dim):
+                self.found.assumptions.join(FIXED, variable)
+
+    def _bind(
+        self, call: ScalingCall, made: Sequence[TensorArgument | None], outputs: Sequence[Dims | None], *,
+        is_inside: bool,
+    ) -> None:  # fmt: skip
+        given = {key_of(t) for t in tensors_in(call.arguments)} if call.outputs is not None else set()
+        for tensor, dims in zip(made, outputs, strict=False):
+            if tensor is None or dims is None:
+                continue
+            self._tensors.made(tensor)
+            if key_of(tensor) not in given and not (is_inside and self._tensors.is_known(tensor)):
+                self._tensors.remember(tensor, dims)
+
+    def _expect(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
+        """Rows that a search makes, where the recording does not say what came out."""
+        if call.outputs is not None or not own:
+            return
+        tensors = list(tensors_in(call.arguments))
+        masks = [dims for dims, t in zip(own, tensors, strict=True) if t.dtype in ("bool", "uint8")]
+        if call.operator in SEARCHES and (call.operator != "aten::where" or len(tensors) == 1):
+            powers = joined(largest_monomial(dim) for dim in self._canonical(own[0]))
+            for rest in ((), (len(own[0]),)):
+                self._tensors.expect("int64", rest, powers)
+        elif call.operator == "aten::index" and masks:
+            powers = joined(largest_monomial(dim) for dim in self._canonical(masks[0]))
+            self._tensors.expect(tensors[0].dtype, tensors[0].shape[len(masks[0]) :], powers)
+
+    # What calls make of them
+
+    def _outputs(
+        self, call: ScalingCall, own: tuple[Dims, ...], made: Made, *, is_inside: bool
+    ) -> list[Dims | None] | None:
+        """Dims of the results; None where the call cannot be followed."""
+        if call.operator.startswith(SPARSE):
+            self._tensors.hold(call, own)
+        if tells_held(call.operator):
+            held = self._tensors.held(call)
+            return None if held is None else [held]
+        shapes = None if made is None else [None if tensor is None else tensor.shape for tensor in made]
+        canonical = tuple(self._canonical(dims) for dims in own)
+        if not any(variables_of(d) for dims in canonical for d in dims) and any(
+            True for _ in tensors_in(call.arguments)
+        ):
+            literals = self._tensors.literals_of(call) if shapes is not None else {}
+            if shapes is not None and not literals:
+                return [
+                    tuple(fixed(size) for size in shape) if shape is not None else None for shape in shapes
+                ]
+        if call.operator == "aten::arange" and shapes and shapes[0] is not None:
+            return [
+                self._tensors.from_outside(shapes[0], "int64", f"a tensor of {call.operator}", is_data=False)
+            ]
+        if call.operator == "aten::as_strided" and call.outputs and call.outputs[0] is not None:
+            window = self._tensors.window(call.outputs[0])
+            return [window or tuple(fixed(size) for size in call.outputs[0].shape)]
+        self._join_parts(call, own)
+        rule = rule_of(call)
+        if rule is not None and shapes is not None and None not in shapes:
+            canonical = tuple(self._canonical(dims) for dims in own)
+            dtypes = [tensor.dtype for tensor in tensors_in(call.arguments)]
+            found = rule(call, canonical, dtypes, [shape for shape in shapes if shape is not None])
+            if found is not None:
+                return list(found)
+        return self._by_running(call, own, shapes, may_join=not is_inside)
+
+    def _canonical(self, dims: Dims) -> Dims:
+        return tuple(self.found.assumptions.canonical(dim) for dim in dims)
+
+    def _made_by(self, call: ScalingCall) -> Made:
+        """The results, as recorded, or as they come out of sizes as recorded."""
+        if call.outputs is not None:
+            return call.outputs
+        found = run(call, self.found.dims[call.place], {}, {})
+        if isinstance(found, str):
+            return None
+        return [None if b is None else TensorArgument(None, None, b.dtype, b.shape, b.strides) for b in found]
+
+    def _join_parts(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
+        """Tensors that are put together have all other dims in common."""
+        if (
+            call.operator == "aten::index"
+            and len(call.arguments) > 1
+            and isinstance(call.arguments[1], tuple)
+        ):
+            self._join_mask(call.arguments[1], own)
+        if call.operator.startswith(("aten::index_put", "aten::_index_put")) and len(own) > 2:
+            join_all(self.found.assumptions, zip(reversed(own[0][1:]), reversed(own[-1][1:]), strict=False))
+        if call.operator == "aten::masked_select" and len(own) == 2:
+            join_all(self.found.assumptions, zip(reversed(own[0]), reversed(own[1]), strict=False))
+        if call.operator not in ("aten::cat", "aten::stack", "aten::concat"):
+            return
+        for first, second in pairwise(own):
+            for a, b in zip(first, second, strict=False):
+                if size_of(a) == size_of(b) and size_of(a) > 1:
+                    is_along = call.operator != "aten::stack" and a is first[_at(call, len(first))]
+                    if not is_along:
+                        join(self.found.assumptions, a, b)
+
+    def _join_mask(self, indices: tuple[Argument, ...], own: tuple[Dims, ...]) -> None:
+        """A mask is as large as the dims that it picks from."""
+        at, masks = 0, iter(own[1:])
+        for index in indices:
+            is_mask = isinstance(index, TensorArgument) and index.dtype in ("bool", "uint8")
+            mask = next(masks, ()) if isinstance(index, TensorArgument) else ()
+            if is_mask:
+                join_all(self.found.assumptions, zip(own[0][at:], mask, strict=False))
+            at += len(mask) if is_mask else 1
+
+    def _by_running(
+        self, call: ScalingCall, own: tuple[Dims, ...], shapes: list[Shape | None] | None, *, may_join: bool
+    ) -> list[Dims | None] | None:
+        literals = self._tensors.literals_of(call)
+        if shapes is None:
+            return None
+        found = decoded(self.found.assumptions, call, own, literals, shapes)
+        if found is not None or not may_join:
+            return found
+        base = run(call, own, {}, {})
+        if isinstance(base, str) or [blank and blank.shape for blank in base] != shapes:
+            return None  # it tells other sizes without memory than it does with it
+        for pairs in candidates(self.found.assumptions, own, literals):
+            with self.found.assumptions.tried() as kept:
+                if all_of([join(self.found.assumptions, a, b) for a, b in pairs]):
+                    found = decoded(self.found.assumptions, call, own, literals, shapes)
+                    if found is not None:
+                        kept.append(True)
+            if found is not None:
+                return found
+        return None
+
+    def _guess(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
+        """Results of a call that could not be followed: as its arguments, where sizes agree."""
+        known = [dim for dims in own for dim in dims if variables_of(self.found.assumptions.canonical(dim))]
+        missing = [t for t in call.outputs or () if t is not None and not self._tensors.is_known(t)]
+        if not known or (call.outputs is not None and not missing):
+            return
+        self.found.reasons[call.place] = "cannot be run without data"
+        for tensor in missing:
+            what = f"a result of {call.operator}"
+            dims = [_alike(own, at, size) for at, size in enumerate(tensor.shape)]
+            self._tensors.remember(tensor, tuple(self._guessed(dim, what) for dim in dims))
+
+    def _guessed(self, dim: Dim, what: str) -> Dim:
+        """A dim of its own, that may grow as another one of its size does."""
+        powers = largest_monomial(self.found.assumptions.canonical(dim))
+        if not powers:
+            return dim
+        variable = self.found.assumptions.add(0.5, Origin(what, size_of(dim)))
+        return growing(size_of(dim), ((variable, 1),))
+
+
+def _alike(own: Sequence[Dims], at: int, size: int) -> Dim:
+    """A dim of the arguments of this size: in the same place, else anywhere."""
+    here = [dims[at] for dims in own if at < len(dims) and size_of(dims[at]) == size]
+    anywhere = [dim for dims in own for dim in dims if size_of(dim) == size and size > 1]
+    return (*here, *anywhere, fixed(size))[0]
+
+
+def _at(call: ScalingCall, num_dims: int) -> int:
+    found = call.arguments[1] if len(call.arguments) > 1 else 0
+    return (found if type(found) is int else 0) % max(num_dims, 1)

@@ -1,0 +1,78 @@
+"""Sizes at another batch: what recorded calls are given, as is likely, and at both ends of doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcast.traces.scaling.assumptions import Origin
+from perfcast.traces.scaling.calls import ScalingCall
+from perfcast.traces.scaling.extents import Dim, value_of, variables_of, whole
+from perfcast.traces.scaling.follow import Followed, follow
+
+#: As likely; with all that is assumed as recorded; with all that is assumed following the batch.
+End = Literal["likely", "unscaled", "scaled"]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What another batch makes of recorded calls.
+
+    Attributes:
+        recorded, wanted: The batch.
+        followed: What all sizes are made of.
+    """
+
+    recorded: int
+    wanted: int
+    followed: Followed
+
+    @property
+    def ratio(self) -> float:
+        """Wanted over recorded batch."""
+        return self.wanted / self.recorded
+
+    def size(self, dim: Dim, end: End = "likely") -> int:
+        """A size at the wanted batch; the nearest whole one to what is expected."""
+        assumptions = self.followed.assumptions
+
+        def multiplier(variable: int) -> float:
+            if end != "likely" and assumptions.is_assumed(variable):
+                return self.ratio if end == "scaled" else 1.0
+            return self.ratio if assumptions.follows(variable) else 1.0
+
+        return whole(value_of(assumptions.canonical(dim), multiplier))
+
+    def shapes(self, place: int, end: End = "likely") -> tuple[tuple[int, ...], ...]:
+        """Of a call's tensor arguments, in order."""
+        return tuple(tuple(self.size(dim, end) for dim in dims) for dims in self.followed.dims[place])
+
+    def follows(self, variable: int) -> bool:
+        """Whether a variable is taken to follow the batch."""
+        return self.followed.assumptions.follows(variable)
+
+    def assumed(self, place: int) -> list[int]:
+        """Variables among a call's sizes that could be otherwise than taken."""
+        assumptions = self.followed.assumptions
+        found: dict[int, None] = {}
+        for dims in self.followed.dims.get(place, ()):
+            for dim in dims:
+                for variable in variables_of(assumptions.canonical(dim)):
+                    if assumptions.is_assumed(variable):
+                        found[variable] = None
+        return list(found)
+
+    def origin(self, variable: int) -> Origin:
+        """Where an assumed size came from."""
+        return self.followed.assumptions.origin(variable)
+
+
+def scale(calls: Sequence[ScalingCall], recorded: int, wanted: int, world_size: int = 1) -> Scaling:
+    """What another batch makes of recorded calls.
+
+    Args:
+        calls: In the order of their starts, those below a call behind it.
+        world_size: Ranks, whose batches may stand together in one tensor.
+    """
+    return Scaling(recorded, wanted, follow(calls, recorded, world_size))

@@ -1,0 +1,245 @@
+"""What recorded tensors are made of: those that calls made, windows onto their memory, those from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+
+from perfcast.traces.scaling.assumptions import Assumptions, Origin
+from perfcast.traces.scaling.calls import ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.extents import Dim, Factor, Powers, Term, fixed, growing, regrouped
+from perfcast.traces.scaling.joins import join_all
+from perfcast.traces.scaling.meta import dense_strides, parameters_of
+from perfcast.traces.scaling.primes import Place
+from perfcast.traces.scaling.rules import Dims, Shape, piece
+from perfcast.traces.scaling.sources import (
+    BEHIND_THE_BATCH,
+    DATA_MAKERS,
+    MATRICES,
+    PARAMETERS,
+    SIZES,
+    evidence_of_given,
+    evidence_of_literal,
+)
+
+#: Optimizers' operators: what they write into, and was there before, are parameters and their states.
+_OPTIMIZER = "Optimizer.step#"
+_UPDATES = ("aten::_foreach_", "aten::_fused_", "aten::addcdiv_", "aten::addcmul_", "aten::lerp_")
+#: Operators that make sparse tensors of places and values, and that tell them again.
+SPARSE = "aten::_sparse_coo_tensor"
+_HELD = {"aten::_indices": 0, "aten::indices": 0, "aten::_values": 1, "aten::values": 1}
+_MOST = 2**62
+
+
+def parameters_among(calls: Sequence[ScalingCall]) -> set[Hashable]:
+    """Storages that an operator calls a weight, or that an optimizer writes into.
+
+    Where the recording does not say which tensor is which: shapes of tables with sparse gradients.
+    """
+    found: set[Hashable] = set()
+    last = -1
+    for call in calls:
+        if call.operator.startswith(SPARSE) and call.outputs is None and len(call.arguments) > 2:
+            found.update(
+                argument for argument in call.arguments[2:4] if isinstance(argument, tuple) and argument
+            )
+        if call.operator.startswith(_OPTIMIZER):
+            last = max(last, call.last_below)
+        is_update = call.operator.startswith(_UPDATES) or call.place <= last
+        described = parameters_of(call.operator, call.overload) if call.is_operator else ()
+        for parameter, value in zip(described, call.arguments, strict=False):
+            if parameter.name in PARAMETERS or (is_update and parameter.is_written):
+                found.update(t.storage for t in tensors_in(value) if t.storage is not None)
+    return found
+
+
+class Tensors:
+    """The makeup of all tensors that calls have seen so far, and of literal sizes by place of their call."""
+
+    def __init__(
+        self, assumptions: Assumptions, batch: int, world_size: int, parameters: set[Hashable]
+    ) -> None:
+        self.assumptions = assumptions
+        self.literals: dict[int, dict[Place, Dim]] = {}
+        self._batch, self._world_size = batch, world_size
+        self._parameters = parameters
+        self._known: dict[Hashable, Dims] = {}
+        self._windows: dict[Hashable, list[TensorArgument]] = {}
+        self._held: dict[Hashable, tuple[Dims, Dims]] = {}  # places and values of sparse tensors
+        self._made: set[Hashable] = set()  # storages that calls made
+        self._pending: list[tuple[str, Shape, Powers]] = []
+
+    def is_known(self, tensor: TensorArgument) -> bool:
+        """Whether a tensor has been seen."""
+        return key_of(tensor) in self._known
+
+    def made(self, tensor: TensorArgument) -> None:
+        """Note that a call made a tensor."""
+        if tensor.storage is not None:
+            self._made.add(tensor.storage)
+
+    def expect(self, dtype: str, rest: Shape, powers: Powers) -> None:
+        """Note that a search among data makes rows like these, as many as nothing recorded says."""
+        self._pending.append((dtype, rest, powers))
+
+    def dims_of(self, tensor: TensorArgument, call: ScalingCall, name: str) -> Dims:
+        """Of an argument, by the name of its parameter; one that is not known yet comes from outside."""
+        key = key_of(tensor)
+        if key in self._known:
+            return self._known[key]
+        found = self.window(tensor)
+        if found is None:
+            is_matrix = name in MATRICES and self._batch not in tensor.shape
+            found = self._given(tensor, call, is_parameter=name in PARAMETERS or is_matrix)
+        self.remember(tensor, found)
+        return found
+
+    def remember(self, tensor: TensorArgument, dims: Dims) -> None:
+        """Know a tensor from here on."""
+        self._known[key_of(tensor)] = dims
+        if tensor.storage is not None:
+            self._windows.setdefault(tensor.storage, []).append(tensor)
+
+    def window(self, tensor: TensorArgument) -> Dims | None:
+        """Another window onto memory that is known, by sizes and strides."""
+        for other in reversed(self._windows.get(tensor.storage, ()) if tensor.storage is not None else ()):
+            dims = self._known[key_of(other)]
+            is_ordered = _is_dense(other) and _is_dense(tensor)
+            if other.shape == tensor.shape and (other.strides == tensor.strides or is_ordered):
+                return dims
+            if _count(other.shape) == _count(tensor.shape) and is_ordered:
+                found = regrouped(dims, tensor.shape)
+                if found is not None:
+                    return tuple(found)
+            if other.strides and tensor.strides and other.dtype == tensor.dtype:
+                by_stride = dict(zip(other.strides, dims, strict=True))
+                if all(stride in by_stride for stride in tensor.strides):
+                    pairs = zip(tensor.shape, tensor.strides, strict=True)
+                    return tuple(piece(by_stride[stride], size) for size, stride in pairs)
+        return None
+
+    def _given(self, tensor: TensorArgument, call: ScalingCall, *, is_parameter: bool) -> Dims:
+        if is_parameter or _memory(tensor) in self._parameters:
+            return tuple(fixed(size) for size in tensor.shape)
+        pending = self._searched(tensor)
+        if pending is not None:
+            return pending
+        is_made = tensor.storage in self._made if tensor.storage is not None else False
+        return self.from_outside(
+            tensor.shape, tensor.dtype, f"an argument of {call.operator}", is_data=not is_made
+        )
+
+    def from_outside(
+        self, shape: Shape, dtype: str, what: str, *, is_data: bool, is_made: bool = False
+    ) -> Dims:
+        """Sizes that no operator made, each a variable of its own.
+
+        Args:
+            what: Where they come from, in words.
+            is_data: Whether they may be of what a program feeds its model.
+            is_made: Whether the recorded step made the tensor.
+        """
+        evidence = evidence_of_given(shape, dtype, self._batch, is_data=is_data, is_made=is_made)
+        everyone = self._batch * self._world_size
+        if self._world_size > 1 and shape and shape[0] == everyone:
+            evidence[0] = max(evidence[0], 1.0)
+        if len(shape) == 1 and shape[0] == self._batch + 1 and dtype.startswith("int"):
+            variable = self.assumptions.add(2.0, Origin(what, shape[0]))
+            return (((Factor((Term(self._batch, ((variable, 1),)), Term(1)))),),)
+        return tuple(
+            growing(size, ((self.assumptions.add(own, Origin(what, size)), 1),))
+            if size > 1 and own > BEHIND_THE_BATCH
+            else fixed(size)
+            for size, own in zip(shape, evidence, strict=True)
+        )
+
+    def _searched(self, tensor: TensorArgument) -> Dims | None:
+        """A tensor of an unknown maker that a search among data may have made."""
+        for dtype, rest, powers in reversed(self._pending):
+            if tensor.dtype == dtype and tensor.shape[1:] == rest and tensor.shape and tensor.shape[0] > 1:
+                return (growing(tensor.shape[0], powers), *(fixed(size) for size in rest))
+        return None
+
+    def hold(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
+        """Places and values of a sparse tensor: as many of the one as of the other."""
+        made = next((tensor for tensor in call.outputs or () if tensor is not None), None)
+        pairs = [(a, b) for a, b in pairwise(own) if len(a) == 2 and b]
+        if made is None or not pairs:
+            return
+        places, values = pairs[0]
+        join_all(self.assumptions, [(places[1], values[0])])
+        self._held[key_of(made)] = (places, values)
+
+    def held(self, call: ScalingCall) -> Dims | None:
+        """What an operator tells of a sparse tensor, where it is known."""
+        found = self._held.get(key_of(next(tensors_in(call.arguments))))
+        return None if found is None else found[_HELD[call.operator]]
+
+    def literals_of(self, call: ScalingCall) -> dict[Place, Dim]:
+        """Numbers among the arguments that are sizes, each something of its own."""
+        known = self.literals.get(call.place)
+        if known is not None:
+            return known
+        found: dict[Place, Dim] = {}
+        tensors = any(True for _ in tensors_in(call.arguments))
+        for index, (parameter, value) in enumerate(
+            zip(parameters_of(call.operator, call.overload), call.arguments, strict=False)
+        ):
+            if parameter.name not in SIZES or isinstance(value, bool):
+                continue
+            numbers = value if isinstance(value, tuple) else (value,)
+            if not all(type(number) is int for number in numbers):
+                continue
+            sizes = tuple(number for number in numbers if isinstance(number, int))
+            if tensors:
+                dims = tuple(self._literal(size, call) if 1 < size < 2**62 else fixed(size) for size in sizes)
+            else:
+                what = f"a tensor of {call.operator}"
+                dtype = "int64" if call.operator in ("aten::randint", "aten::arange") else _dtype_made(call)
+                is_data = call.operator in DATA_MAKERS
+                dims = self.from_outside(sizes, dtype, what, is_data=is_data, is_made=True)
+            found |= {
+                (index, inner if isinstance(value, tuple) else None): dim for inner, dim in enumerate(dims)
+            }
+        if found:
+            self.literals[call.place] = found
+        return found
+
+    def _literal(self, size: int, call: ScalingCall) -> Dim:
+        origin = Origin(f"a size given to {call.operator}", size)
+        variable = self.assumptions.add(evidence_of_literal(size, self._batch), origin)
+        return growing(size, ((variable, 1),))
+
+
+def tells_held(operator: str) -> bool:
+    """Whether an operator tells places or values of a sparse tensor."""
+    return operator in _HELD
+
+
+def _dtype_made(call: ScalingCall) -> str:
+    made = next((tensor for tensor in call.outputs or () if tensor is not None), None)
+    return made.dtype if made is not None else "float32"
+
+
+def key_of(tensor: TensorArgument) -> Hashable:
+    """What a tensor is known by; of one that the recording does not name, its type, sizes and strides."""
+    if tensor.key is not None:
+        return tensor.key
+    return (tensor.dtype, tensor.shape, tensor.strides)
+
+
+def _memory(tensor: TensorArgument) -> Hashable:
+    """A tensor's storage; where that is not recorded, its sizes."""
+    return tensor.shape if tensor.storage is None else tensor.storage
+
+
+def _is_dense(tensor: TensorArgument) -> bool:
+    """Whether its elements stand in memory in the order of its dims."""
+    return tensor.strides is None or tensor.strides == dense_strides(tensor.shape, tensor.shape, None)
+
+
+def _count(shape: Sequence[int]) -> int:
+    found = 1
+    for size in shape:
+        found *= size
+    return found

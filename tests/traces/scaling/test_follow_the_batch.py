@@ -1,0 +1,161 @@
+"""What follows the batch, in calls by hand: names stand for tensors, each with its recorded shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
+from perfcast.traces.scaling.scaling import Scaling, scale
+
+Shape = tuple[int, ...]
+
+
+class Script:
+    """Calls in the order of their making; a tensor is named by its text."""
+
+    def __init__(self) -> None:
+        self.calls: list[ScalingCall] = []
+
+    def tensor(self, name: str, shape: Shape, dtype: str = "float32") -> TensorArgument:
+        return TensorArgument(name, name, dtype, shape)
+
+    def call(self, operator: str, *arguments: Argument, out: TensorArgument | None = None) -> int:
+        name, _, overload = operator.partition(".")
+        place = len(self.calls)
+        outputs = () if out is None else (out,)
+        is_operator = name.startswith("aten::")
+        self.calls.append(
+            ScalingCall(
+                place, name, overload or "default", arguments, outputs, place, is_operator=is_operator
+            )
+        )
+        return place
+
+    def data(self, name: str, shape: Shape) -> TensorArgument:
+        made = self.tensor(name, shape)
+        self.call("aten::randn", shape, 6, None, None, None, out=made)
+        return made
+
+    def numbers(self, name: str, shape: Shape) -> TensorArgument:
+        made = self.tensor(name, shape, "int64")
+        self.call("aten::randint", 9, shape, 4, None, None, None, out=made)
+        return made
+
+    def linear(self, x: TensorArgument, width: int, name: str) -> TensorArgument:
+        weight = self.tensor(f"w{name}", (width, x.shape[-1]))
+        made = self.tensor(name, (*x.shape[:-1], width))
+        self.call("aten::linear", x, weight, None, out=made)
+        return made
+
+    def scaled(self, recorded: int = 16, times: int = 4) -> Scaling:
+        return scale(self.calls, recorded, times * recorded)
+
+
+def last_shapes(script: Script) -> tuple[Shape, ...]:
+    return script.scaled().shapes(len(script.calls) - 1)
+
+
+def test_a_hidden_size_that_is_the_batch_stays():
+    script = Script()
+    hidden = script.linear(script.data("x", (16, 16)), 16, "h")
+    script.call("aten::relu", hidden, out=script.tensor("r", (16, 16)))
+    assert last_shapes(script) == ((64, 16),)
+
+
+def test_edges_follow_the_nodes_and_are_said_to_be_assumed():
+    script = Script()
+    nodes, edges = script.data("x", (16, 32)), script.numbers("e", (64,))
+    picked = script.tensor("p", (64, 32))
+    script.call("aten::index.Tensor", nodes, (edges,), out=picked)
+    script.call("aten::relu", picked, out=script.tensor("r", (64, 32)))
+    scaling = script.scaled()
+    place = len(script.calls) - 1
+    assert scaling.shapes(place) == ((256, 32),)
+    assert scaling.shapes(place, "unscaled") == ((64, 32),)
+    (variable,) = scaling.assumed(place)
+    assert scaling.origin(variable).size == 64
+    assert "randint" in scaling.origin(variable).what
+
+
+def test_tokens_of_an_expert_keep_their_share():
+    script = Script()
+    tokens = script.linear(script.data("x", (16, 24, 32)), 64, "h")
+    flat = script.tensor("f", (384, 64))
+    script.call("aten::view", tokens, (384, 64), out=flat)
+    mask = script.tensor("m", (384, 2), "bool")
+    chosen = script.tensor("c", (384, 2), "int64")
+    script.call("aten::topk", script.linear(flat, 4, "g"), 2, -1, True, True, out=None)
+    script.calls[-1] = ScalingCall(
+        script.calls[-1].place, "aten::topk", "default", script.calls[-1].arguments,
+        (script.tensor("v", (384, 2)), chosen), script.calls[-1].place,
+    )  # fmt: skip
+    script.call("aten::eq.Scalar", chosen, 1, out=mask)
+    found = script.tensor("n", (150, 2), "int64")
+    script.call("aten::nonzero", mask, out=found)
+    rows = script.tensor("r", (150,), "int64")
+    script.call("aten::select.int", found, 1, 0, out=rows)
+    own = script.tensor("o", (150, 64))
+    script.call("aten::index.Tensor", flat, (rows,), out=own)
+    script.linear(own, 128, "expert")
+    assert last_shapes(script) == ((600, 64), (128, 64))
+
+
+def test_similarities_of_all_pairs_grow_with_the_square():
+    script = Script()
+    first = script.linear(script.data("x", (16, 8)), 32, "a")
+    second = script.linear(script.data("y", (16, 8)), 32, "b")
+    turned, pairs = script.tensor("t", (32, 16)), script.tensor("p", (16, 16))
+    script.call("aten::t", second, out=turned)
+    script.call("aten::mm", first, turned, out=pairs)
+    script.call("aten::softmax.int", pairs, 1, None, out=script.tensor("s", (16, 16)))
+    assert last_shapes(script) == ((64, 64),)
+
+
+def test_a_sum_of_what_stays_and_what_follows():
+    script = Script()
+    queue, keys = script.tensor("q", (100, 32)), script.linear(script.data("x", (16, 8)), 32, "k")
+    script.call("aten::mm", queue, script.tensor("w", (32, 32)), out=script.tensor("fixed", (100, 32)))
+    both = script.tensor("both", (116, 32))
+    script.call("aten::cat", (script.tensor("fixed", (100, 32)), keys), 0, out=both)
+    script.call("aten::relu", both, out=script.tensor("r", (116, 32)))
+    scaling = script.scaled()
+    assert scaling.shapes(len(script.calls) - 1, "unscaled") == ((164, 32),)
+
+
+def test_what_is_flattened_comes_apart_again():
+    script = Script()
+    x = script.linear(script.data("x", (16, 8, 32)), 64, "h")
+    heads = script.tensor("heads", (16, 8, 4, 16))
+    script.call("aten::view", x, (16, 8, 4, 16), out=heads)
+    turned = script.tensor("turned", (16, 4, 8, 16))
+    script.call("aten::transpose.int", heads, 1, 2, out=turned)
+    flat = script.tensor("flat", (64, 8, 16))
+    script.call("aten::reshape", turned, (64, 8, 16), out=flat)
+    back = script.tensor("back", (16, 4, 128))
+    script.call("aten::reshape", flat, (16, 4, 128), out=back)
+    script.call("aten::relu", back, out=script.tensor("r", (16, 4, 128)))
+    assert last_shapes(script) == ((64, 4, 128),)
+
+
+def test_a_gradient_that_is_accumulated_has_the_size_of_a_parameter():
+    script = Script()
+    x, grad = script.data("x", (16, 16)), script.data("g", (16, 48))
+    turned, made = script.tensor("t", (48, 16)), script.tensor("m", (48, 16))
+    script.call("aten::t", grad, out=turned)
+    script.call("aten::mm", turned, x, out=made)
+    script.call("torch::autograd::AccumulateGrad", made)
+    assert last_shapes(script) == ((48, 16),)
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_results_that_cannot_be_followed_are_said(times: int):
+    script = Script()
+    x = script.linear(script.data("x", (16, 8)), 32, "h")
+    made = script.tensor("made", (16, 32))
+    place = script.call("aten::_no_such_operator", x, out=made)
+    script.call("aten::relu", made, out=script.tensor("r", (16, 32)))
+    scaling = script.scaled(times=times)
+    assert place in scaling.followed.reasons
+    (variable,) = scaling.assumed(len(script.calls) - 1)
+    assert "_no_such_operator" in scaling.origin(variable).what
+    assert scaling.shapes(len(script.calls) - 1, "scaled") == ((16 * times, 32),)
