@@ -125,11 +125,21 @@ def test_the_verb_lists_all_systems_and_writes_one_with_its_origin(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "arguments",
-    [["published", "neusigt"], ["published", "--data", "."], ["published", "habitat", "--data", "."]],
+    [
+        ["published", "neusigt"],
+        ["published", "--data", "."],
+        ["published", "habitat", "--data", "."],
+    ],
 )
 def test_bad_questions_are_errors(arguments: list[str], tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(arguments) == 2
+
+
+@pytest.mark.parametrize("name", ["searcher_3d", "mesh_cost_model"])
+def test_a_system_without_measured_rows_says_that_it_read_nothing(name: str, tmp_path: Path):
+    assert any("nothing of" in note for note in compare_system(name, tmp_path).notes)
+    assert not any("nothing of" in note for note in compare_system(name).notes)
 
 
 def test_a_page_draws_the_published_curve_and_ours(tmp_path: Path):

@@ -152,6 +152,11 @@ class Comparison:
 Compare = Callable[[Path | None], Comparison]
 
 
+def unread(data: Path | None) -> tuple[str, ...]:
+    """What a system says of a folder of which it reads nothing."""
+    return () if data is None else (f"No row rests on measured tables: nothing of {data} was read.",)
+
+
 def lines_of(comparison: Comparison) -> list[str]:
     """The comparison as text: paper, protocol, table, notes of single rows, and what is missing."""
     lines = [f"{comparison.system}: {comparison.paper}", comparison.protocol]

@@ -37,6 +37,12 @@ def _frameworks() -> Iterable[str]:
     return (*FRAMEWORKS, *get_args(ServingFramework))
 
 
+def _systems() -> Iterable[str]:
+    from perfcast.published.systems import SYSTEMS
+
+    return SYSTEMS
+
+
 #: Parameter → names that complete it.
 _OF_PARAMETER: Mapping[str, Names] = {
     "device": _devices,
@@ -46,8 +52,13 @@ _OF_PARAMETER: Mapping[str, Names] = {
     "model": _models,
     "framework": _frameworks,
 }
-#: Command of ``perfcast catalog`` → names that complete its NAME.
-_OF_COMMAND: Mapping[str, Names] = {"devices": _devices, "clusters": _clusters, "models": _models}
+#: Command → names that complete its NAME.
+_OF_COMMAND: Mapping[str, Names] = {
+    "devices": _devices,
+    "clusters": _clusters,
+    "models": _models,
+    "published": _systems,
+}
 
 
 class CatalogName(click.types.StringParamType):

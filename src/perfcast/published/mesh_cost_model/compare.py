@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfcast.published.comparison import Comparison, print_comparison
+from perfcast.published.comparison import Comparison, print_comparison, unread
 
 
 def compare(data: Path | None = None) -> Comparison:
@@ -15,6 +15,7 @@ def compare(data: Path | None = None) -> Comparison:
         protocol="Kernels, axes of the mesh and whole steps are measured on the machine at hand by perfcast "
         "mesh step, which prints its forecasts and their errors.",
         reason="The page prints no figures, so there are none to compare; perfcast mesh step measures here.",
+        notes=unread(data),
     )
 
 

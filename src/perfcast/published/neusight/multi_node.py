@@ -28,7 +28,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training, TrainingDType
 from perfcast.prediction.step.predict import predict_plan
-from perfcast.published.comparison import Comparison, Figure, print_comparison
+from perfcast.published.comparison import Comparison, Figure, print_comparison, unread
 from perfcast.published.kernels.study import PAPER
 from perfcast.units import GIGA, MILLI
 
@@ -158,13 +158,13 @@ def multi_node_figures() -> tuple[Figure, ...]:
 
 
 def compare(data: Path | None = None) -> Comparison:
-    """The printed forecasts beside ours; no data change it."""
+    """The printed forecasts beside ours."""
     return Comparison(
         system="neusight.multi_node",
         paper=PAPER,
         protocol=PROTOCOL,
         figures=multi_node_figures(),
-        notes=tuple(f"{subject}: {why}" for subject, why in WHY.items()),
+        notes=(*(f"{subject}: {why}" for subject, why in WHY.items()), *unread(data)),
     )
 
 
