@@ -19,7 +19,7 @@ from perfcast.traces.events import Trace
 from perfcast.traces.forecast.collectives import RankCollectives, collectives_of_ranks, describe_unknown
 from perfcast.traces.forecast.interval import join_ends, steps_half_width
 from perfcast.traces.forecast.other_host import describe_other_host, find_other_host
-from perfcast.traces.forecast.ratios import BOUNDED, PRICED, Provenance, sum_by_provenance
+from perfcast.traces.forecast.ratios import BOUNDED, NOT_CALIBRATED, PRICED, Provenance, sum_by_provenance
 from perfcast.traces.forecast.repricing import reprice_ranks
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.steps import StepForecast, describe_steps, forecast_steps
@@ -242,6 +242,9 @@ def _host_note(trace: Trace, request: TraceForecastRequest) -> str:
         return describe_other_host(other)
     if request.profile is not None:
         return f"host of {request.profile.host}" if request.profile.host else "host times by --overheads"
+    before, after = request.before, request.after
+    if before is not None and after is not None and before.device != after.device:
+        return "operators are priced on the other processor; what is between them stays as recorded"
     return "host times are as recorded"
 
 
@@ -259,6 +262,12 @@ def _assumptions(
     if seconds_by_provenance.get(BOUNDED):
         share = 100 * seconds_by_provenance[BOUNDED] / total
         notes.append(f"{share:.1f} % of the recorded time has no rule and follows memory bandwidth")
+    if seconds_by_provenance.get(NOT_CALIBRATED):
+        share = 100 * seconds_by_provenance[NOT_CALIBRATED] / total
+        notes.append(
+            f"{share:.1f} % of the recorded time is of operators that were not calibrated: it follows memory "
+            "bandwidth, half to twice that; 'perfcast calibrate' measures what is missing"
+        )
     if seconds_by_provenance.get(PRICED) and request.after:
         notes.append(f"the rest is recorded time × ratio of prices by {request.after.cost_model.name}")
     if request.cluster is None and traces[0].world_size > 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from perfcast.core.hardware import Device
 from perfcast.cost.host.processors import HostProcessor, resolve_processor
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.variant import Variant
@@ -63,6 +64,16 @@ def with_other_host(variant: Variant, host: OtherHost) -> Variant:
         low=_scaled(variant.low, host.ratio / host.spread),
         high=_scaled(variant.high, host.ratio * host.spread),
     )
+
+
+def with_unknown_rest(variant: Variant, device: Device) -> Variant:
+    """Operators priced on another processor, beside what no price has of it: dispatch, Python, gaps.
+
+    That stays as recorded; all of the step may be as many times faster or slower as a processor that nobody
+    named.
+    """
+    spread = resolve_processor(None, device).spread
+    return replace(variant, low=_scaled(variant.low, 1 / spread), high=_scaled(variant.high, spread))
 
 
 def describe_other_host(host: OtherHost) -> str:

@@ -22,10 +22,14 @@ from perfcast.traces.forecast.operations import lower_for
 
 #: Of work that only memory bandwidth prices: the ratio may be this many times larger or smaller.
 BOUNDED_SPREAD = 2.0
-#: What a work's new price rests on: two prices, memory bandwidth alone, or nothing: it keeps its time.
-Provenance = Literal["priced", "memory bandwidth", "as recorded", "not resolved"]
+#: The cost model of lines that a calibration made; what it has no line of is a bound.
+CALIBRATED = "linear"
+#: What a work's new price rests on: two prices, memory bandwidth alone (no rule, or a family that nobody
+#: calibrated), or nothing: it keeps its time.
+Provenance = Literal["priced", "memory bandwidth", "not calibrated", "as recorded", "not resolved"]
 PRICED: Provenance = "priced"
 BOUNDED: Provenance = "memory bandwidth"
+NOT_CALIBRATED: Provenance = "not calibrated"
 AS_RECORDED: Provenance = "as recorded"
 #: Priced, but a size of it may or may not follow the batch.
 UNRESOLVED: Provenance = "not resolved"
@@ -86,7 +90,18 @@ def price_ratios(
     high[known] = ratio[known] * prices.high[known] / prices.after[known]
     for index in np.flatnonzero(known).tolist():
         provenance[index] = PRICED
+    for index in np.flatnonzero(prices.is_bounded).tolist():
+        provenance[index] = NOT_CALIBRATED
+        ratio[index] = bandwidth * _traffic_ratio(recorded[index], wanted[index])
+        low[index], high[index] = ratio[index] / BOUNDED_SPREAD, ratio[index] * BOUNDED_SPREAD
     return Ratios(ratio, low, high, tuple(provenance))
+
+
+def _traffic_ratio(recorded: Operation | None, wanted: Operation | None) -> float:
+    """How many times more data an operation moves."""
+    if recorded is None or wanted is None or not recorded.memory_traffic_bytes:
+        return 1.0
+    return wanted.memory_traffic_bytes / recorded.memory_traffic_bytes
 
 
 @dataclass(frozen=True)
@@ -95,6 +110,7 @@ class PairPrices:
 
     Attributes:
         low, high: Of the wanted ones.
+        is_bounded: Either price is a bound alone: the operation's family was not calibrated.
         common: Of the variance of a wanted price's error, what it has in common with others of its kind.
     """
 
@@ -104,6 +120,7 @@ class PairPrices:
     high: Floats
     common: Floats
     is_known: Flags
+    is_bounded: Flags
 
 
 def price_pairs(
@@ -116,7 +133,8 @@ def price_pairs(
     """
     count = len(recorded)
     zeros = [np.zeros(count) for _ in range(5)]
-    found = PairPrices(zeros[0], zeros[1], zeros[2], zeros[3], zeros[4], np.zeros(count, dtype=np.bool_))
+    no, other_no = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    found = PairPrices(zeros[0], zeros[1], zeros[2], zeros[3], zeros[4], no, other_no)
     pairs: dict[tuple[Operation, Operation], list[int]] = {}
     for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
         if old is not None and new is not None:
@@ -130,6 +148,10 @@ def price_pairs(
     for place, indices in enumerate(pairs.values()):
         if knows[place] and was.seconds[place] > 0:
             found.is_known[indices] = True
+            found.is_bounded[indices] = any(
+                side.cost_model.name == CALIBRATED and prices.provenance[place] == "bounded"
+                for side, prices in ((before, was), (after, will))
+            )
             found.before[indices], found.after[indices] = was.seconds[place], will.seconds[place]
             found.low[indices], found.high[indices] = will.seconds_low[place], will.seconds_high[place]
             found.common[indices] = common_part(will.provenance[place], will.errs_as_one)

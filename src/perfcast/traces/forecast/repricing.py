@@ -21,7 +21,8 @@ from perfcast.traces.forecast.elsewhere import LEARNED, ratios_elsewhere, record
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
 from perfcast.traces.forecast.lines import check_second, on_lines
 from perfcast.traces.forecast.operations import RecordedOperations
-from perfcast.traces.forecast.other_host import find_other_host, with_other_host
+from perfcast.traces.forecast.other_host import find_other_host, with_other_host, with_unknown_rest
+from perfcast.traces.forecast.processor import on_other_processor
 from perfcast.traces.forecast.ratios import (
     AS_RECORDED,
     UNRESOLVED,
@@ -105,14 +106,37 @@ def _reprice(
         recorded, wanted = request.batch
         program = on_lines(program, other, (wanted - recorded) / (request.second.batch - recorded))
     variant = Variant.certain(program)
+    sides = _sides(trace, request, is_host)
+    is_elsewhere = sides is not None and sides[0].device != sides[1].device
+    if is_host and change and is_elsewhere:
+        raise PlanError("another processor and another batch at once are not forecast: ask for one of them")
     if is_host and change:
         variant = reprice_host(trace, program, parents, change, cost, request.after)
+    elif is_host and sides is not None and is_elsewhere:
+        variant = with_unknown_rest(on_other_processor(trace, program, parents, cost, sides), sides[1].device)
     elif not is_host and request.before and request.after and (change or request.after != request.before):
         variant = _reprice_works(trace, program, parents, change, (request.before, request.after))
     host = None if is_host else find_other_host(request)
     if host is not None:
         variant = with_other_host(variant, host)
     return variant
+
+
+def _sides(trace: Trace, request: TraceForecastRequest, is_host: bool) -> tuple[Side, Side] | None:
+    """What prices both devices, which are processors or neither is.
+
+    Raises:
+        PlanError: One of each.
+    """
+    if request.before is None or request.after is None:
+        return None
+    if is_host != request.after.device.is_cpu:
+        ran, wanted = ("a processor", "an accelerator") if is_host else ("an accelerator", "a processor")
+        raise PlanError(
+            f"{trace.source} ran on {ran}: what its program would run on {wanted} "
+            f"({request.after.device.name}) is not in the recording; 'perfcast predict' captures the program"
+        )
+    return request.before, request.after
 
 
 def _reprice_works(
