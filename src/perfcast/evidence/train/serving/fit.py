@@ -5,7 +5,8 @@
   counts as twofold at most: some runs were measured with stalls of seconds at their start.
 * Seconds of a request's hand-over between two pools, likewise.
 * Spreads: of measured over forecast times the 5th and 95th percentile, beyond what a part of the steps' own
-  interval explains; the part is the one that makes the intervals narrowest at equal coverage.
+  interval explains; the part is the one that makes the intervals narrowest at equal coverage. Configurations
+  count alike, however many loads each was measured at: who asks has another one.
 
 The other half of the configurations is not read.
 """
@@ -13,6 +14,7 @@ The other half of the configurations is not read.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +49,7 @@ class FittedPoint:
         is_stated: Whether the seconds of a request beside its steps are stated, and not to be fitted.
         forecast, measured: Seconds, by operation.
         steps_low, steps_high: Factors of the steps' own interval.
+        configuration: Which deployment, whatever its load; configurations count alike for spreads.
     """
 
     framework: str
@@ -57,6 +60,7 @@ class FittedPoint:
     measured: Mapping[str, float]
     steps_low: float
     steps_high: float
+    configuration: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,7 @@ def _point(case: ServingCase, tables: StepTables) -> FittedPoint | None:
         measured={"ttft": ttft, "tpot": tpot, "e2e": ttft + further * tpot},
         steps_low=min(each.low for each in steps),
         steps_high=max(each.high for each in steps),
+        configuration=case.setup.configuration,
     )
 
 
@@ -215,7 +220,16 @@ def fit_spread(
     An end is exp(hypot(share · ln s, ln f)) of the forecast, with the steps' factor s and the spread's f.
     """
     ratios, low, high = _logarithms(points, added, name)
-    return FittedSpread(math.exp(-_end(-ratios, share * low)), math.exp(_end(ratios, share * high)))
+    weight = _weights(points)
+    return FittedSpread(
+        math.exp(-_end(-ratios, share * low, weight)), math.exp(_end(ratios, share * high, weight))
+    )
+
+
+def _weights(points: Sequence[FittedPoint]) -> Floats:
+    """Of each point: all of one configuration together count as one of any other."""
+    count = Counter(point.configuration for point in points)
+    return np.array([1.0 / count[point.configuration] for point in points])
 
 
 def _logarithms(
@@ -230,10 +244,12 @@ def _logarithms(
     return np.log(measured / forecast), np.maximum(low, 0.0), np.maximum(high, 0.0)
 
 
-def _end(beyond: Floats, steps: Floats) -> float:
-    """The least logarithm f with beyond <= hypot(steps, f) for 95 % of the points."""
+def _end(beyond: Floats, steps: Floats, weight: Floats) -> float:
+    """The least logarithm f with beyond <= hypot(steps, f) for 95 % of the points by their weights."""
     needed = np.sqrt(np.maximum(np.maximum(beyond, 0.0) ** 2 - steps**2, 0.0))
-    return float(np.quantile(needed, 0.95))
+    order = np.argsort(needed, kind="stable")
+    middle = np.cumsum(weight[order]) - weight[order] / 2
+    return float(np.interp(0.95 * weight.sum(), middle, needed[order]))
 
 
 def _mean_width(points: Sequence[FittedPoint], added: Sequence[float], share: float) -> float:
