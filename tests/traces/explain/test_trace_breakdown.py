@@ -185,15 +185,35 @@ def test_a_comparison_names_what_got_slower(tmp_path: Path):
         ("void at::native::(anonymous namespace)::CatArrayBatchedCopy", "", OperationKind.COPY),
         ("mystery", "aten::sort", OperationKind.SORT),
         ("mystery", "custom::thing", OperationKind.UNKNOWN),
+        ("cutlass__5x_cudnn::Kernel<cutlass_tensorop>", "aten::cudnn_convolution", OperationKind.CONVOLUTION),
     ],
 )
 def test_kernels_are_known_by_their_names_then_by_their_operators(kernel, operator, kind):
     assert kernel_kind(kernel, operator) is kind
 
 
-def test_operators_have_kinds_of_their_own():
-    assert operator_kind("aten::convolution_backward") is OperationKind.CONVOLUTION
-    assert operator_kind("aten::_embedding_bag") is OperationKind.EMBEDDING
+_KINDS = {
+    OperationKind.CONVOLUTION: "aten::convolution_backward aten::_slow_conv2d_forward "
+    "aten::slow_conv_dilated3d autograd::engine::evaluate_function: ConvolutionBackward0",
+    OperationKind.EMBEDDING: "aten::_embedding_bag fbgemm::split_embedding_codegen_lookup_sgd_function",
+    OperationKind.COPY: "aten::constant_pad_nd aten::reflection_pad2d_backward aten::upsample_bicubic2d",
+    OperationKind.ELEMENTWISE: "aten::lerp_ aten::_prelu_kernel_backward aten::threshold_backward "
+    "aten::_fft_c2c MulBackward0 torch::autograd::AccumulateGrad aten::hardswish_ aten::sin aten::maximum",
+    OperationKind.GROUPED_MATMUL: "aten::_grouped_mm",
+    OperationKind.FILL: "aten::permute aten::arange aten::unbind UnsafeSplitBackward0",
+    OperationKind.REDUCTION: "aten::linalg_vector_norm aten::amax aten::cumprod",
+    OperationKind.NORMALIZATION: "aten::native_layer_norm NativeBatchNormBackward0",
+    OperationKind.RANDOM: "aten::normal_ aten::bernoulli_",
+    OperationKind.MATMUL: "aten::linalg_solve aten::_cdist_forward AddmmBackward0",
+    OperationKind.LOSS: "aten::_ctc_loss",
+}
+
+
+@pytest.mark.parametrize("kind", _KINDS, ids=lambda kind: kind.value)
+def test_operators_have_kinds_of_their_own(kind: OperationKind):
+    for part in _KINDS[kind].replace("function: ", "function:").split():
+        name = part.replace("function:", "function: ")
+        assert operator_kind(name) is kind, name
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from perfcast.core.operation import OperationKind
 from perfcast.traces.collectives.kernels import is_communication
+from perfcast.workload.rules.elementwise import ELEMENTWISE
 
 _K = OperationKind
 
@@ -38,32 +39,57 @@ _KERNELS = tuple(
     )
 )
 
-#: Names of operators, for kernels that no rule above knows and for processors.
+#: Names of operators, for kernels that no rule above knows and for processors; first match.
 _OPERATORS = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
     for pattern, kind in (
         (r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast_|c10d::|gloo:|nccl:", _K.COLLECTIVE),
         (r"attention|flash", _K.ATTENTION),
-        (r"::_?(convolution|conv|cudnn_conv|miopen_conv|mkldnn_conv|thnn_conv)", _K.CONVOLUTION),
-        (r"::(bmm|baddbmm)", _K.BATCHED_MATMUL),
-        (r"::(addmm|mm|matmul|linear|mv|addmv|dot|einsum|_scaled_mm)|(Addmm|Mm|Linear)Backward", _K.MATMUL),
+        (r"conv(?!ert)|im2col|col2im", _K.CONVOLUTION),
+        (r"::_?(bmm|baddbmm)", _K.BATCHED_MATMUL),
+        (r"::_?(scaled_)?grouped_mm", _K.GROUPED_MATMUL),
+        (
+            r"::_?(addmm|mm|matmul|linear|mv|addmv|dot|vdot|einsum|scaled_mm|int_mm|addbmm|addr|ger|outer|inner"
+            r"|cdist|euclidean_dist|tensordot|bilinear|trilinear|cholesky|triangular_solve|linalg_(?!\w*norm)"
+            r"|inverse|svd|qr\b|lu_)|(Addmm|Mm|Linear)Backward",
+            _K.MATMUL,
+        ),
         (r"embedding", _K.EMBEDDING),
-        (r"norm", _K.NORMALIZATION),
+        (r"::(linalg_\w*norm|_foreach_norm|norm(_backward)?$)", _K.REDUCTION),
+        (r"norm(?!al)", _K.NORMALIZATION),
         (r"softmax", _K.SOFTMAX),
-        (r"loss|entropy", _K.LOSS),
+        (r"loss|entropy|kl_div", _K.LOSS),
         (r"lstm|gru|rnn", _K.RECURRENT),
         (r"_foreach|_fused_adam|_fused_sgd|addcdiv|addcmul|Optimizer", _K.OPTIMIZER),
-        (r"pool", _K.POOLING),
-        (r"sort|topk|unique", _K.SORT),
-        (r"index|gather|scatter|select|slice|narrow|masked|where", _K.INDEXING),
-        (r"dropout|rand|bernoulli|normal_|uniform", _K.RANDOM),
-        (r"::(sum|mean|max|min|amax|amin|all|any|std|var|prod|cumsum|argmax)", _K.REDUCTION),
-        (r"copy|::to$|::_to|clone|contiguous|::cat$|stack|transpose|::t$|item|_local_scalar", _K.COPY),
-        (r"zero|fill|ones|full|::empty|resize|set_|detach|view|reshape|expand|as_strided", _K.FILL),
-        (r"::(add|sub|mul|div|neg|exp|log|sqrt|rsqrt|pow|relu|gelu|silu|sigmoid|tanh|clamp|abs|eq|ne|lt|gt)",
-         _K.ELEMENTWISE),
+        (r"pool|roi_align", _K.POOLING),
+        (r"sort|topk|unique|kthvalue|median", _K.SORT),
+        (
+            r"index|gather|scatter|select|slice|narrow|masked|where|take|nonzero|searchsorted|bucketize|bincount"
+            r"|histc|one_hot|grid_sample|::nms|indices",
+            _K.INDEXING,
+        ),
+        (r"dropout|rand|bernoulli|normal|uniform|exponential_|multinomial", _K.RANDOM),
+        (
+            r"::(sum|mean|max(?!imum)|min(?!imum)|amax|amin|aminmax|all|any|std|var|prod|cumsum|cumprod|cummax"
+            r"|argm|logsumexp|logcumsumexp|count_nonzero|trace|equal)",
+            _K.REDUCTION,
+        ),
+        (
+            r"copy|::to$|::_to|clone|contiguous|::cat$|::cat_|stack|transpose|::t$|::t_|item|_local_scalar|pad"
+            r"|flip|roll|repeat|tile|pixel_|shuffle|pin_memory|lift|upsample|interpolate|::unfold",
+            _K.COPY,
+        ),
+        (
+            r"zero|fill|ones|full|::empty|resize|set_|detach|view|reshape|expand|as_strided|arange|linspace|eye\b"
+            r"|permute|squeeze|unbind|split|chunk|flatten|movedim|diagonal|alias|real\b|imag\b|::size|result_type",
+            _K.FILL,
+        ),
+        (r"fft|AccumulateGrad|cast|quantize|complex", _K.ELEMENTWISE),
     )
 )  # fmt: skip
+#: What autograd's engine runs, and the node's name.
+_NODE = re.compile(r"^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::)?(\w+?)Backward\w*$")
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @lru_cache(maxsize=65536)
@@ -83,5 +109,19 @@ def kernel_kind(kernel: str, operator: str = "") -> OperationKind:
 
 @lru_cache(maxsize=65536)
 def operator_kind(operator: str) -> OperationKind:
-    """Kind of an operator by its name; unknown where no rule fits."""
-    return next((kind for pattern, kind in _OPERATORS if pattern.search(operator)), _K.UNKNOWN)
+    """Kind of an operator by its name; unknown where no rule fits.
+
+    A node of autograd (``MulBackward0``) is of the kind of its operator (``aten::mul``).
+    """
+    node = _NODE.match(operator)
+    name = f"aten::{_WORD_STARTS.sub('_', node[1]).lower()}_backward" if node else operator
+    found = next((kind for pattern, kind in _OPERATORS if pattern.search(name)), None)
+    if found is None and _plain(name) in ELEMENTWISE:
+        found = _K.ELEMENTWISE
+    return found or _K.UNKNOWN
+
+
+def _plain(operator: str) -> str:
+    """The name of the rule that an operator has: without namespace, in-place mark and pass."""
+    name = operator.rpartition("::")[2]
+    return name if name in ELEMENTWISE else name.removesuffix("_").removesuffix("_backward")

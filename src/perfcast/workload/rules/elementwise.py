@@ -7,6 +7,9 @@ matters little.
 
 from __future__ import annotations
 
+from math import log2, prod
+
+from perfcast.core.dtype import DType
 from perfcast.core.operation import OperationKind
 from perfcast.workload.rules.registry import OperatorCall, OperatorWork, Rule, RuleTable
 
@@ -99,3 +102,30 @@ def dequantise(call: OperatorCall) -> OperatorWork:
 def random(call: OperatorCall) -> OperatorWork:
     """A counter-based generator: some ten integer operations per element."""
     return OperatorWork(OperationKind.RANDOM, flops=10 * call.outputs[0].num_elements)
+
+
+@ELEMENTWISE.rule("_fft_c2c", "_fft_r2c", "_fft_c2r")
+def fourier_transform(call: OperatorCall) -> OperatorWork:
+    """5 n log2 n flops for n complex values (the FFTW project's convention), half of it for n real ones.
+
+    n is the product of the transformed sizes of the larger side: the real one, or either of two complex ones.
+    """
+    sides = [*call.inputs[:1], *call.outputs[:1]]
+    whole = max(sides, key=lambda side: side.num_elements)
+    dims = call.arg(1, "dim", (-1,))
+    points = prod(whole.shape[dim] for dim in (dims if isinstance(dims, tuple) else (dims,)))
+    per_point = 5.0 if call.operator == "_fft_c2c" else 2.5
+    flops = round(per_point * whole.num_elements * log2(max(points, 1)))
+    return OperatorWork(OperationKind.ELEMENTWISE, flops=flops, compute_dtype=DType.FP32)
+
+
+@ELEMENTWISE.rule("_euclidean_dist", "_cdist_forward", "_cdist_backward")
+def distances(call: OperatorCall) -> OperatorWork:
+    """Of each pair of points: a difference, its power and the sum over their width.
+
+    ``_cdist_backward(gradient of the distances, one side, other side, …)``.
+    """
+    is_backward = call.operator == "_cdist_backward"
+    pairs = (call.inputs if is_backward else call.outputs)[0]
+    width = call.inputs[int(is_backward)].shape[-1]
+    return OperatorWork(OperationKind.ELEMENTWISE, flops=3 * width * pairs.num_elements)
