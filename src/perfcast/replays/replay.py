@@ -10,7 +10,8 @@ from perfcast.measure.collectives.environment import Place
 from perfcast.replays.judge.fidelity import Fidelity, judge
 from perfcast.replays.judge.host_gaps import HostGaps
 from perfcast.replays.play.apart import run_apart
-from perfcast.replays.play.session import Played, find_gaps, play_program
+from perfcast.replays.play.prepare import missing_device
+from perfcast.replays.play.session import NO_GAPS, Played, find_gaps, play_program
 from perfcast.replays.prepare import Prepared, prepare_rank
 from perfcast.replays.program.program import CallKind, ReplayProgram
 from perfcast.replays.ranks.context import RankContext
@@ -69,6 +70,27 @@ def replay_as_rank(request: ReplayRequest, place: Place) -> tuple[Fidelity, ...]
     return None if found is None else tuple(found)
 
 
+def with_measured_gaps(
+    request: ReplayRequest, prepared: Sequence[Prepared], found: Sequence[Fidelity]
+) -> tuple[Fidelity, ...]:
+    """What was found of each prepared program, with the gaps that a host is kept busy for here.
+
+    Gaps as recorded hold what a call's own caller costs, which a replay pays too: only a play tells how much
+    of them is left. Where none has (nothing was played, or without gaps) and a timeline tells gaps, the
+    programs are played once for that; where the device is not here, what was found stays.
+
+    Raises:
+        TraceError: As ``replay``.
+    """
+    own = tuple(found[: len(prepared)])
+    is_known = bool(own) and all(one.played.gaps_seconds for one in own)
+    if is_known or any(one.gaps is None for one in prepared) or missing_device(prepared[0].program):
+        return own
+    gaps: HostGaps = "scaled" if request.host_gaps == "off" else request.host_gaps
+    once = replace(request.play, repeats=1, warm_up=0, profile_path="")
+    return replay(replace(request, host_gaps=gaps, play=once), prepared)[: len(prepared)]
+
+
 def with_gaps(program: ReplayProgram, gaps_seconds: Sequence[float]) -> ReplayProgram:
     """A program that has found gaps in the place of recorded ones; as it is where none were found."""
     if len(gaps_seconds) != len(program.calls):
@@ -95,7 +117,7 @@ def _replay_alone(
     if any(call.kind is CallKind.COLLECTIVE for call in program.calls):
         program = fit_to_ranks(program, None, request.ranks)
         prepared = replace(prepared, program=program)
-    gaps_seconds: tuple[float, ...] = ()
+    gaps = NO_GAPS
     if request.host_gaps != "off":
         source = prepared.gap_source
         wanted: Mapping[str, object] = {
@@ -103,12 +125,12 @@ def _replay_alone(
             "label_seconds": prepared.label_seconds[source.is_observed],
             "is_scaled": request.host_gaps == "scaled",
         }
-        gaps_seconds = run_apart(find_gaps, program, request.play, options=wanted, module=request.module)
+        gaps = run_apart(find_gaps, program, request.play, options=wanted, module=request.module)
     played = run_apart(
         play_program,
         program,
         request.play,
-        options={"gaps_seconds": gaps_seconds, "label_seconds": prepared.label_seconds.get(False, 0.0)},
+        options={"gaps": gaps, "label_seconds": prepared.label_seconds.get(False, 0.0)},
         module=request.module,
         on_repetition=on_repetition,
     )

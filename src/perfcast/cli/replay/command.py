@@ -90,26 +90,27 @@ def _generate(
 ) -> None:
     """Write the benchmark, play it once, and say what came of it."""
     from perfcast.replays.generate.proven import generate_proven
-    from perfcast.replays.replay import with_gaps
+    from perfcast.replays.replay import with_gaps, with_measured_gaps
     from perfcast.report.answers import to_plain
     from perfcast.report.data.replay import rank_data
     from perfcast.report.documents.generated import generated_lines
 
-    played = found[: len(prepared)]
     programs = [one.program for one in prepared]
-    if played:
-        programs = [
-            with_gaps(program, one.played.gaps_seconds) for program, one in zip(programs, played, strict=True)
-        ]
     with status("generating") as on_progress:
+        on_progress(None, "measuring the host's gaps")
+        played = [one.played for one in with_measured_gaps(request, prepared, found)]
+        if played:
+            gaps = [one.gaps_seconds for one in played]
+            programs = [with_gaps(program, own) for program, own in zip(programs, gaps, strict=True)]
         proven = generate_proven(
             request,
             programs,
             folder,
-            rehearsals=[one.played.rehearsal for one in played] or None,
+            rehearsals=[one.rehearsal for one in played] or None,
+            wanted_seconds=[one.wanted_seconds for one in played],
             is_anonymised=is_anonymised,
             fidelity=to_plain(rank_data(found[0])) if found else None,
-            on_progress=lambda text: on_progress(0.0, text),
+            on_progress=lambda text: on_progress(None, text),
         )
     for line in generated_lines(proven.made, proven.play):
         say(line, is_error=True)

@@ -45,7 +45,8 @@ class FreshPlay:
         reason: Why it failed or was not played; '' where it ran.
         num_ranks: Processes that played.
         is_alone: One rank, its collectives left out.
-        seconds: A step when first played, the slowest rank's; ``None`` where it did not run.
+        seconds: A step, the slowest rank's; ``None`` where it did not run.
+        processor_seconds: Each rank's, of a step; empty where it did not run.
         place: File and line of the steps that failed, where one did.
     """
 
@@ -54,6 +55,7 @@ class FreshPlay:
     num_ranks: int = 1
     is_alone: bool = False
     seconds: float | None = None
+    processor_seconds: tuple[float, ...] = ()
     place: tuple[str, int] | None = None
 
 
@@ -90,15 +92,16 @@ def play_fresh(
         state="ran",
         num_ranks=num_ranks,
         is_alone=is_alone,
-        seconds=max(results),
+        seconds=max(wall for wall, _ in results),
+        processor_seconds=tuple(processor for _, processor in results),
     )
 
 
-def _result(log: str) -> float:
-    """The seconds of a step, by the JSON that a benchmark prints last."""
+def _result(log: str) -> tuple[float, float]:
+    """The seconds of a step by the clock and of the processor, by the JSON that a benchmark prints last."""
     found = parse_json(log.splitlines()[-1], "the output of a benchmark", error=TraceError)
     assert isinstance(found, dict)
-    return float(found["median_step_seconds"])
+    return float(found["median_step_seconds"]), float(found["median_step_processor_seconds"])
 
 
 def _commands(folder: Path, num_ranks: int, arguments: Sequence[str]) -> list[list[str]]:

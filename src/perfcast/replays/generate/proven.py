@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,17 @@ from perfcast.errors import TraceError
 from perfcast.replays.communication.play import CollectiveLatency
 from perfcast.replays.generate.fresh import FreshPlay, play_fresh
 from perfcast.replays.generate.generate import Generated, generate
-from perfcast.replays.generate.text import argument_text, main_device
+from perfcast.replays.generate.text import argument_text
 from perfcast.replays.generate.tokens import label_text, operator_parts
 from perfcast.replays.play.apart import run_apart
 from perfcast.replays.play.bind import bind_call
 from perfcast.replays.play.player import Player, Rehearsal
-from perfcast.replays.play.prepare import available_bytes, given_bytes, made_peak_bytes
+from perfcast.replays.play.prepare import (
+    available_bytes,
+    given_bytes,
+    made_peak_bytes,
+    missing_device,
+)
 from perfcast.replays.program.program import CallKind, ReplayProgram
 from perfcast.replays.request import ReplayRequest
 from perfcast.replays.rewrite.leave_out import leave_out
@@ -35,6 +41,10 @@ OWN_NAMESPACES = frozenset({"aten", "prims", "c10d", "_c10d_functional", "quanti
 _MOST_RANKS = 8
 #: Lines that are left out one after the other since they fail only in the written program.
 _MOST_TRIES = 12
+#: How long the written program is played to see what its gaps come to, each without and with.
+_GAP_SECONDS = 10.0
+#: Gaps become so much longer at most.
+_MOST_FACTOR = 2.0
 #: Share of the free memory that a play may take.
 _MEMORY_SHARE = 0.8
 #: Of the free memory; where given tensors take more, they are made when first needed.
@@ -55,6 +65,7 @@ def generate_proven(
     folder: str | Path,
     *,
     rehearsals: Sequence[Rehearsal] | None = None,
+    wanted_seconds: Sequence[float] = (),
     is_anonymised: bool = False,
     fidelity: Mapping[str, Any] | None = None,
     on_progress: Callable[[str], None] | None = None,
@@ -63,6 +74,7 @@ def generate_proven(
 
     Args:
         rehearsals: Of the programs, where they have been played; ``None``: they are rehearsed here.
+        wanted_seconds: What all steps of each program are to take of the processor with the host's gaps.
         on_progress: Told what is done next.
 
     Raises:
@@ -72,7 +84,7 @@ def generate_proven(
     tell = on_progress or (lambda _: None)
     programs = [leave_out(program, unwritable(program)) for program in programs]
     _check_something_is_left(programs)
-    if rehearsals is None and not device_away(programs[0]):
+    if rehearsals is None and not missing_device(programs[0]):
         tell("rehearsing")
         rehearsals = run_apart(rehearse_alone, *programs, module=request.module)
     for place, found in enumerate(rehearsals or ()):
@@ -83,12 +95,14 @@ def generate_proven(
         with tempfile.TemporaryDirectory(prefix="perfcast-generated-") as trial:
             made = generate(fitted, trial)
             played = _played(made, fitted)
+            factors = _gap_factors(made, fitted, played, wanted_seconds)
         failed = made.call_at(*played.place) if played.place is not None else None
         if failed is None or fitted[failed[0]].calls[failed[1]].kind is not CallKind.OPERATOR:
             break
         rank, reason = failed[0] % len(programs), played.reason.partition(": ")[2]
         programs[rank] = leave_out(programs[rank], {failed[1]: reason})
     told = played_data(played)
+    fitted = tuple(_with_longer_gaps(one, factors[rank % len(factors)]) for rank, one in enumerate(fitted))
     made = generate(fitted, folder, is_anonymised=is_anonymised, fidelity=fidelity, played=told)
     return Proven(made, played)
 
@@ -98,6 +112,38 @@ def played_data(play: FreshPlay) -> dict[str, object]:
     data = asdict(play)
     del data["place"]
     return data
+
+
+def _gap_factors(
+    made: Generated, programs: Sequence[ReplayProgram], first: FreshPlay, wanted_seconds: Sequence[float]
+) -> tuple[float, ...]:
+    """How much longer each rank's gaps have to last so that the written program takes what is wanted.
+
+    The written lines cost the host other than a replay's own loop, and so does a pause; played without
+    gaps it takes p, with those that suit the loop q: gaps × (wanted − p) / (q − p).
+    """
+    if first.state != "ran" or first.is_alone or not wanted_seconds or not first.seconds:
+        return (1.0,)
+    steps = programs[0].num_steps
+    rounds = int(min(max(_GAP_SECONDS / (first.seconds * steps), 3), 30))
+    words = ["--repeat", str(rounds), "--warm-up", "2"]
+    num_ranks = first.num_ranks
+    without, with_gaps = (play_fresh(made, num_ranks, [*words, *more]) for more in ([], ["--host-gaps"]))
+    pairs = zip(without.processor_seconds, with_gaps.processor_seconds, strict=False)
+    factors = []
+    for rank, (plain, paused) in enumerate(pairs):
+        wanted = wanted_seconds[rank % len(wanted_seconds)] / steps
+        added = paused - plain
+        is_known = isfinite(wanted) and added > 0
+        factors.append(min(max((wanted - plain) / added, 0.0), _MOST_FACTOR) if is_known else 1.0)
+    return tuple(factors) or (1.0,)
+
+
+def _with_longer_gaps(program: ReplayProgram, factor: float) -> ReplayProgram:
+    if factor == 1.0:
+        return program
+    calls = tuple(replace(call, gap_seconds=call.gap_seconds * factor) for call in program.calls)
+    return replace(program, calls=calls)
 
 
 def unwritable(program: ReplayProgram) -> dict[int, str]:
@@ -118,18 +164,6 @@ def unwritable(program: ReplayProgram) -> dict[int, str]:
         except TraceError as error:
             found[index] = str(error)
     return found
-
-
-def device_away(program: ReplayProgram) -> str:
-    """Why a program's device is not here; '' where it is."""
-    import torch
-
-    kind = main_device(program)
-    if kind == "cpu" or (
-        torch.accelerator.is_available() and torch.accelerator.current_accelerator() is not None
-    ):
-        return ""
-    return f"it is for '{kind}', and this machine has none: --device cpu makes one that is played here"
 
 
 def _check_something_is_left(programs: Sequence[ReplayProgram]) -> None:
@@ -187,9 +221,10 @@ def _of_all_ranks(request: ReplayRequest, programs: Sequence[ReplayProgram]) -> 
 
 def _played(made: Generated, programs: Sequence[ReplayProgram]) -> FreshPlay:
     """With all ranks where the machine holds them, else with one alone."""
-    away = device_away(programs[0])
+    away = missing_device(programs[0])
     if away:
-        return FreshPlay(state="not played", reason=away)
+        reason = f"it is for '{away}', which is not here; --device cpu makes one that is played here"
+        return FreshPlay(state="not played", reason=reason)
     num_ranks = len(programs) if made.manifest["has_collectives"] else 1
     free = available_bytes(programs[0])
     least = max(program.peak_bytes for program in programs)

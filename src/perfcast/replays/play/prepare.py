@@ -137,6 +137,16 @@ def made_peak_bytes(program: ReplayProgram) -> int:
     return replace(program, buffers=tuple(b for b in program.buffers if not b.is_given)).peak_bytes
 
 
+def missing_device(program: ReplayProgram) -> str:
+    """A device of the program's that is not on this machine ('cuda:0'); '' where all are."""
+    import torch
+
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    here = {"cpu", "meta", *([found.type] if found is not None else [])}
+    names = (buffer.device for buffer in program.buffers if torch.device(buffer.device).type not in here)
+    return next(names, "")
+
+
 def available_bytes(program: ReplayProgram) -> int:
     """Memory that is free on the device where most of the program's buffers lie."""
     import torch

@@ -30,10 +30,25 @@ _SLOW_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
+class Gaps:
+    """How long the host is kept busy before each call, and what the program then takes.
+
+    ``wanted_seconds`` are the processor's, of all steps together; NaN where no gaps are wanted.
+    """
+
+    seconds: tuple[float, ...] = ()
+    wanted_seconds: float = math.nan
+
+
+NO_GAPS = Gaps()
+
+
+@dataclass(frozen=True)
 class Played:
     """What came of it.
 
     ``times`` are the calls' own seconds and the replay's gaps, watched and without added gaps.
+    ``wanted_seconds`` are the processor's that the whole program is to take with added gaps; NaN without.
     ``kernel_seconds`` by kind and ``num_launches`` are of one repetition on a device; empty and 0 on a
     processor. ``peak_bytes`` is the memory alive at the fullest moment. ``gaps_seconds`` were added before
     the calls.
@@ -47,6 +62,7 @@ class Played:
     num_launches: int = 0
     peak_bytes: int = 0
     gaps_seconds: tuple[float, ...] = ()
+    wanted_seconds: float = math.nan
     utilisation: Utilisation = Utilisation()  # noqa: RUF009 (frozen)
     collectives: tuple[CollectiveLatency, ...] = ()
 
@@ -60,7 +76,7 @@ def play_program(
     program: ReplayProgram,
     options: PlayOptions,
     *,
-    gaps_seconds: tuple[float, ...] = (),
+    gaps: Gaps = NO_GAPS,
     collective_runner: RunsCollectives | None = None,
     on_repetition: Callable[[int], None] | None = None,
     label_seconds: float = 0.0,
@@ -68,7 +84,7 @@ def play_program(
     """Rehearse a program, play it under the clock, then watch it.
 
     Args:
-        gaps_seconds: How long the host is kept busy before each call, beside the replay's own time.
+        gaps: How long the host is kept busy before each call, beside the replay's own time.
         label_seconds: What the profiler costs for each event.
 
     Raises:
@@ -76,7 +92,7 @@ def play_program(
     """
     player = _player(program, options, collective_runner)
     rehearsal = player.rehearse()
-    player.set_gaps(gaps_seconds)
+    player.set_gaps(gaps.seconds)
     watch = Watch(_device_index(program))
     watch.start()
     steps = player.run(
@@ -102,7 +118,8 @@ def play_program(
         kernels,
         launches,
         _peak_bytes(player),
-        gaps_seconds,
+        gaps.seconds,
+        gaps.wanted_seconds,
         utilisation,
         latencies,
     )
@@ -116,7 +133,7 @@ def find_gaps(
     label_seconds: float,
     is_scaled: bool,
     collective_runner: RunsCollectives | None = None,
-) -> tuple[float, ...]:
+) -> Gaps:
     """How long the host has to be kept busy before each call, beside what the replay itself takes.
 
     A profiler makes a host's gaps longer than they are, by more than its labels cost. Where the recording
@@ -137,8 +154,9 @@ def find_gaps(
     ]
     relative = relative_seconds(recorded, own.calls.seconds) if is_scaled else 1.0
     found = spins([call.gap_seconds for call in program.calls], own.calls.gaps_seconds, relative)
+    plain_seconds = median(plain for _, plain in own.turns)
     if math.isnan(source.processor_seconds):
-        return found
+        return Gaps(found, plain_seconds + sum(found))
     missing = [one.recorded_seconds for one in program.skipped]
     missing += [program.calls[index].recorded_seconds for index in rehearsal.failures]
     played = source.processor_seconds - sum(one for one in missing if not math.isnan(one))
@@ -146,7 +164,8 @@ def find_gaps(
         played / (relative_seconds(recorded, seconds) if is_scaled else 1.0) - plain
         for seconds, plain in own.turns
     ]
-    return spread(found, min(median(totals), sum(found)))
+    seconds = spread(found, min(median(totals), sum(found)))
+    return Gaps(seconds, plain_seconds + sum(seconds))
 
 
 def _player(

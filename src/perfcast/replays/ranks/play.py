@@ -11,7 +11,7 @@ from perfcast.replays.communication.play import CollectiveRunner
 from perfcast.replays.judge.host_gaps import GapSource
 from perfcast.replays.play.memory_bound import bound_memory
 from perfcast.replays.play.modules import load_module
-from perfcast.replays.play.session import Played, find_gaps, play_program
+from perfcast.replays.play.session import NO_GAPS, Played, find_gaps, play_program
 from perfcast.replays.program.program import ReplayProgram
 from perfcast.replays.ranks.context import RankContext
 from perfcast.replays.request import PlayOptions, ReplayRequest
@@ -48,9 +48,9 @@ def play_rank(task: RankTask, context: RankContext) -> tuple[ReplayProgram, Play
     bound_memory(program)
     options = _options(request.play, context.rank)
     collective_runner = CollectiveRunner(program, context, is_blocking=request.ranks.is_blocking)
-    gaps_seconds: tuple[float, ...] = ()
+    gaps = NO_GAPS
     if task.gaps is not None:
-        gaps_seconds = find_gaps(
+        gaps = find_gaps(
             program,
             options,
             source=task.gaps,
@@ -63,7 +63,7 @@ def play_rank(task: RankTask, context: RankContext) -> tuple[ReplayProgram, Play
     played = play_program(
         program,
         options,
-        gaps_seconds=gaps_seconds,
+        gaps=gaps,
         collective_runner=collective_runner,
         label_seconds=task.label_seconds.get(False, 0.0),
     )
