@@ -121,6 +121,7 @@ def _built(request: ReplayRequest, source: RankSource, limits: ReplayLimits) -> 
         device=request.device,
         limits=limits,
         fills=replace(request.fills, folder=request.fills.folder or recorded_folder(source.path)),
+        runs_kernels=request.runs_kernels,
         source_hash=hash_of(source.path),
     )
     if source.linked is None:

@@ -140,16 +140,28 @@ def _replay_alone(
 def _judged(prepared: Prepared, program: ReplayProgram, played: Played, host_gaps: HostGaps) -> Fidelity:
     """``program`` is the prepared one as it fits the ranks that are there."""
     own = replace(prepared, program=program)
-    kernels, launches = _recorded_kernels(own) if own.is_whole else (None, math.nan)
+    is_as_recorded = program.world_size == prepared.program.world_size
+    is_compared = own.is_whole and is_as_recorded
+    kernels, launches = _recorded_kernels(own) if is_compared else (None, math.nan)
     return judge(
         program,
         played,
-        plain_processor_seconds=own.source.plain_processor_seconds if own.is_whole else None,
-        plain_wall_seconds=own.source.plain_wall_seconds if own.is_whole else None,
+        plain_processor_seconds=own.source.plain_processor_seconds if is_compared else None,
+        plain_wall_seconds=own.source.plain_wall_seconds if is_compared else None,
         recorded_kernels=kernels,
         recorded_launches=launches,
         host_gaps=host_gaps,
-        notes=_notes(own, host_gaps),
+        is_as_recorded=is_as_recorded,
+        notes=(*_notes(own, host_gaps), *_world_note(prepared.program, program)),
+    )
+
+
+def _world_note(recorded: ReplayProgram, played: ReplayProgram) -> tuple[str, ...]:
+    if recorded.world_size == played.world_size:
+        return ()
+    return (
+        f"played as one of {played.world_size} ranks, recorded as one of {recorded.world_size}: the "
+        "recording's times are not set beside these",
     )
 
 
@@ -167,7 +179,7 @@ def _recorded_kernels(prepared: Prepared) -> tuple[dict[str, float] | None, floa
 
 
 def _notes(prepared: Prepared, host_gaps: HostGaps) -> tuple[str, ...]:
-    notes = []
+    notes = list(prepared.program.rebuilt)
     untimed = count_untimed(prepared.program)
     if untimed:
         notes.append(

@@ -73,6 +73,7 @@ class ReplayRequest:
         limits: Bounds on memory, and the namespaces whose operators are called beside those of ``module``.
         device: 'cpu', 'cuda:0'; ``None``: where it was recorded.
         module: A Python file of the user's that registers operators; '' for none.
+        runs_kernels: Whether saved sources of generated kernels, code that lies beside a trace, may be run.
         num_ranks: Processes that play together; ``None``: one for each recorded rank.
         host_gaps: What is done with the host's own time between calls.
     """
@@ -86,6 +87,7 @@ class ReplayRequest:
     limits: ReplayLimits = DEFAULT_LIMITS
     device: str | None = None
     module: str = ""
+    runs_kernels: bool = False
     num_ranks: int | None = None
     ranks: RankOptions = RankOptions()
     play: PlayOptions = PlayOptions()

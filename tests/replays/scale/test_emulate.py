@@ -13,7 +13,7 @@ from perfcast.replays.communication.play import CollectiveRunner
 from perfcast.replays.program.program import ReplayProgram
 from perfcast.replays.request import RankOptions
 from perfcast.replays.scale.emulate import count_untimed, emulated, recorded_seconds, with_fastest
-from perfcast.replays.scale.fit_ranks import fit_to_ranks
+from perfcast.replays.scale.fit_ranks import fit_to_ranks, fit_together
 from perfcast.traces.events import ProcessGroup
 
 
@@ -102,3 +102,13 @@ def test_a_collective_of_unknown_time_cannot_be_played_alone():
     program = replace(reducing(float("nan")), rank=0)
     with pytest.raises(TraceError, match="has nobody to exchange with here"):
         CollectiveRunner(program, None).prepare(0)
+
+
+def test_ranks_that_are_fitted_in_one_process_are_those_that_meet():
+    together = fit_together([reducing()], 4, RankOptions())
+    assert [(program.rank, program.world_size) for program in together] == [(rank, 4) for rank in range(4)]
+
+
+def test_fewer_processes_than_ranks_are_told_to_be_emulated():
+    with pytest.raises(TraceError, match=r"--emulate \[CLUSTER\]:4"):
+        fit_together([reducing()], 2, RankOptions(world_size=4))

@@ -54,7 +54,7 @@ def test_the_data_follow_the_published_schema(fidelity: Fidelity):
 
 def test_the_text_says_what_was_left_out_and_why(fidelity: Fidelity):
     text = text_of(document_of([fidelity]), 120)
-    assert "50.0 %, of calls" in text
+    assert "50.0 %, of 4 recorded calls" in text
     assert "no such index" in text
     assert "nothing is lost" in text
     assert "+25.0 %" in text

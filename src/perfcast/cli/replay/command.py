@@ -38,7 +38,8 @@ def replay(asked: ReplayQuestion, generate_folder: str | None, anonymise: bool, 
 
     TRACE is an execution trace, or the folder that 'perfcast trace record' wrote; several are played one
     after the other, or, with as many --ranks, each by a rank of its own. Under torchrun or Slurm every rank
-    runs this command, and rank 0 reports. Nothing in a trace is run as code; what tensors hold is made up.
+    runs this command, and rank 0 reports. Nothing in a trace is run as code unless --run-triton
+    asks for it; what tensors hold is made up.
     """
     from perfcast.files.writing import check_writable
     from perfcast.measure.collectives.environment import find_place

@@ -21,6 +21,7 @@ _SELECTION = (
     click.option("--values", metavar="DIR"),
     click.option("--reuse", default="", metavar="SHARES"),
     click.option("--module", default="", metavar="FILE.py"),
+    click.option("--run-triton", is_flag=True),
     asked_limit_option,
     click.option("--max-tensor-bytes", default="16GiB", show_default=True, metavar="SIZE"),
 )

@@ -9,30 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcast.errors import TraceError
-from perfcast.replays.build.communication import draft_collective, waited_sequences
-from perfcast.replays.build.differentiated import differentiated_nodes
-from perfcast.replays.build.select import Chosen, Selection, choose, is_communication
+from perfcast.replays.build.drafts import DraftOptions, draft_calls
+from perfcast.replays.build.kernels import KernelFolder
+from perfcast.replays.build.select import Selection, choose
 from perfcast.replays.build.tensors import place_tensors
 from perfcast.replays.build.times import HostTimes, host_times
 from perfcast.replays.communication.waits import place_waits
 from perfcast.replays.fill.fill import FillOptions, fill_given
 from perfcast.replays.play.limits import DEFAULT_LIMITS, ReplayLimits
 from perfcast.replays.play.operators import InstalledOperators, OperatorTable
-from perfcast.replays.program.draft import Draft, NotPlayableError, draft_operator, uses_in
+from perfcast.replays.program.draft import Draft
 from perfcast.replays.program.program import CallKind, ReplayCall, ReplayProgram, Skipped
 from perfcast.replays.program.strides import with_strides
-from perfcast.replays.rewrite.rewrite import DeviceTarget, moved_value, rewritten, target_of
+from perfcast.replays.rewrite.rewrite import target_of
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 from perfcast.traces.files.archive import open_members
 from perfcast.traces.link.traces import TraceLink, link, repaired
 from perfcast.units import format_bytes
-
-
-@dataclass(frozen=True)
-class _Drafted:
-    drafts: list[Draft]
-    skipped: list[Skipped]
 
 
 def build_program(
@@ -44,6 +38,7 @@ def build_program(
     limits: ReplayLimits = DEFAULT_LIMITS,
     operators: OperatorTable | None = None,
     fills: FillOptions = FillOptions(),  # noqa: B008 (frozen)
+    runs_kernels: bool = False,
     source_hash: str = "",
 ) -> ReplayProgram:
     """The calls that repeat a recorded step, with their tensors and memory.
@@ -56,6 +51,7 @@ def build_program(
         limits: Bounds on memory, and the namespaces whose operators are called.
         operators: What can be called; ``None``: the installed PyTorch.
         fills: What is known of the whole numbers in given tensors.
+        runs_kernels: Whether saved sources of generated kernels, beside recorded values, may be run.
         source_hash: SHA-256 of the trace's bytes.
 
     Raises:
@@ -73,12 +69,19 @@ def build_program(
             "choose fewer steps"
         )
     target = target_of(trace, device)
-    drafted = _draft(trace, chosen, selection, times, target, operators, limits)
-    if not drafted.drafts:
+    options = DraftOptions(
+        selection=selection,
+        target=target,
+        operators=operators,
+        limits=limits,
+        kernels=KernelFolder(fills.folder, runs_kernels),
+    )
+    drafted = draft_calls(trace, chosen, times, options)
+    if not drafted.calls:
         raise TraceError(_nothing_playable(trace, drafted.skipped))
-    placed = place_tensors(drafted.drafts, limits)
+    placed = place_tensors(drafted.calls, limits)
     program = ReplayProgram(
-        calls=tuple(_with_waits(placed.calls, drafted.drafts)),
+        calls=tuple(_with_waits(placed.calls, drafted.calls)),
         slots=tuple(placed.slots),
         buffers=tuple(placed.buffers),
         groups=trace.process_groups,
@@ -89,6 +92,10 @@ def build_program(
         source=trace.source,
         source_hash=source_hash,
         selection={**selection.described(), "device": target.device},
+        rebuilt=tuple(drafted.rebuilt),
+        kernels=tuple(drafted.kernels),
+        num_unselected=len(drafted.unselected_seconds),
+        unselected_seconds=math.fsum(one for one in drafted.unselected_seconds if not math.isnan(one)),
     )
     program = place_waits(fill_given(program, trace, fills), trace, timeline, linked.link)
     if program.peak_bytes > limits.max_program_bytes:
@@ -126,68 +133,6 @@ def _linked(execution_trace: ExecutionTrace, timeline: Trace | None) -> _Linked:
         return _Linked(execution_trace)
     found = link(execution_trace, timeline)
     return _Linked(repaired(execution_trace, timeline, found), found, host_times(timeline, found))
-
-
-def _draft(
-    trace: ExecutionTrace,
-    chosen: Sequence[Chosen],
-    selection: Selection,
-    times: HostTimes | None,
-    target: DeviceTarget,
-    operators: OperatorTable,
-    limits: ReplayLimits,
-) -> _Drafted:
-    drafts: list[Draft] = []
-    skipped: list[Skipped] = []
-    waited, differentiated = waited_sequences(trace), differentiated_nodes(trace)
-    gaps = times.gaps([one.node.id for one in chosen]) if times else {}
-    made_sparse: set[int] = set()
-    for one in chosen:
-        node = one.node
-        if not one.is_wanted:
-            continue
-        seconds = times.seconds(node.id) if times else math.nan
-        try:
-            reason = selection.leaves_out(node)
-            if reason:
-                raise NotPlayableError(reason)
-            if is_communication(node):
-                draft = draft_collective(node, trace, waited)
-                draft = replace(draft, arguments=tuple(moved_value(one, target) for one in draft.arguments))
-            else:
-                draft = rewritten(draft_operator(node, limits), target, operators)
-            _note_sparse(draft, made_sparse)
-        except NotPlayableError as error:
-            skipped.append(Skipped(node.id, node.name, str(error), seconds, error.is_harmless))
-            continue
-        gap = gaps.get(node.id, math.nan)
-        drafts.append(
-            replace(
-                draft,
-                module=one.module,
-                step=one.step,
-                recorded_seconds=seconds,
-                gap_seconds=gap,
-                stream=_stream(draft, times),
-                is_differentiated=node.id in differentiated,
-            )
-        )
-    return _Drafted(drafts, skipped)
-
-
-def _stream(draft: Draft, times: HostTimes | None) -> int:
-    """The device stream of an operator; collectives have one of their own wherever they are called."""
-    if times is None or draft.kind is not CallKind.OPERATOR:
-        return NONE
-    return times.streams.get(draft.node_id, NONE)
-
-
-def _note_sparse(draft: Draft, made: set[int]) -> None:
-    """Keeps account of the sparse tensors that calls make: their indices and values cannot be made up."""
-    missing = any(use.is_sparse and use.tensor_id not in made for use in uses_in(draft.arguments))
-    if missing:
-        raise NotPlayableError("nothing that is played makes its sparse tensor")
-    made.update(use.tensor_id for use in draft.outputs if use is not None and use.is_sparse)
 
 
 def _with_waits(calls: Sequence[ReplayCall], drafts: Sequence[Draft]) -> list[ReplayCall]:

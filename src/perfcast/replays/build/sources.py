@@ -35,6 +35,8 @@ def read_sources(
 ) -> tuple[RankSource, ...]:
     """The ranks of an execution trace, an archive of several, or the folder that a recording wrote.
 
+    An execution trace that a recording wrote comes with what that wrote beside it, as its folder does.
+
     Raises:
         TraceError: The file cannot be read, or the folder holds no execution trace.
     """
@@ -43,11 +45,23 @@ def read_sources(
         if timeline is not None:
             raise TraceError(f"'{path}' is a folder with timelines of its own: leave --timeline out")
         return _recorded(path, max_bytes)
+    beside = _beside(path) if timeline is None else None
+    if beside is not None:
+        return (_rank_source(beside, max_bytes),)
     traces = read_execution_traces([path], max_bytes=max_bytes)
     linked = None if timeline is None else read_kineto(timeline, max_bytes=max_bytes)
     if linked is not None and len(traces) > 1:
         raise TraceError(f"'{path}' holds {len(traces)} execution traces, --timeline is of one")
     return tuple(RankSource(path, trace, linked) for trace in traces)
+
+
+def _beside(path: Path) -> RankRecording | None:
+    """The rank of a recording whose execution trace this is; ``None`` where none says so."""
+    if not list(path.parent.glob("*.record.json")):
+        return None
+    wanted = path.resolve()
+    ranks = (rank for rank in ranks_in(path.parent) if "et" in rank.files)
+    return next((rank for rank in ranks if rank.files["et"].resolve() == wanted), None)
 
 
 def _recorded(folder: Path, max_bytes: int) -> tuple[RankSource, ...]:

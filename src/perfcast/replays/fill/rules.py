@@ -115,6 +115,26 @@ def _embedding_bag(view: View) -> Iterator[Need]:
     yield from _offsets(view, has_last=view.value("include_last_offset") is True)
 
 
+def _batched_tables(view: View) -> Iterator[Need]:
+    """FBGEMM's lookups: tables equally wide and long, one after the other (``rewrite/embedding_lookups``)."""
+    ends, lookups = view.slot("D_offsets"), view.slot("indices")
+    num_tables = max(view.count(ends) - 1, 1)
+    pieces = [view.slot(name) for name in ("host_weights", "dev_weights", "uvm_weights")]
+    num_elements = max(map(view.count, (*pieces, *view.list("weights"))), default=0)
+    width = max(view.number("total_D") // num_tables, 1)
+    rows = max(num_elements // width // num_tables, 1)
+    for slot, high, has_last in (
+        (ends, width * num_tables, True),
+        (view.slot("hash_size_cumsum"), rows * num_tables, True),
+        (view.slot("weights_offsets"), rows * width * num_tables, False),
+        (view.slot("momentum1_offsets"), rows * width * num_tables, False),
+    ):
+        if view.is_whole(slot):
+            yield Need(slot, Filling(Fill.OFFSETS, high=high, has_last=has_last, reason="equal tables"))
+    yield from _below(view, lookups, rows, "rows of a table", Fill.LOOKUPS)
+    yield from _offsets(view, has_last=True)
+
+
 def _embedding_bag_backward(view: View) -> Iterator[Need]:
     yield from _embedding_backward(view)
     yield from _offsets(view, has_last=False)
@@ -309,5 +329,6 @@ def _rules() -> Mapping[str, Rule]:
 
 def needs_of(view: View) -> tuple[Need, ...]:
     """What a call needs of the values of its arguments."""
-    rule = _rules().get(view.call.operator.partition("::")[2])
+    name = view.call.operator.partition("::")[2]
+    rule = _batched_tables if "_codegen_lookup_" in name else _rules().get(name)
     return tuple(rule(view)) if rule is not None else ()

@@ -358,6 +358,7 @@ def _manifest(
         "peak_bytes": first.peak_bytes,
         "given_bytes": sum(buffer.num_bytes for buffer in first.buffers if buffer.is_given),
         "skipped": _skipped(first, shown),
+        "rebuilt": list(first.rebuilt),
         "fillings": _fillings(first),
         "fidelity": _shown_fidelity(fidelity, is_anonymised=is_anonymised),
     }

@@ -55,8 +55,9 @@ class Fidelity:
     """A replay beside its recording. Seconds are of one step.
 
     Attributes:
-        operation_coverage: Share of the selected calls that are played.
-        time_coverage: Share of the selected calls' recorded host time; NaN without a timeline.
+        num_recorded: Calls of the recorded steps: what is played, what cannot be, what was not asked for.
+        operation_coverage: Share of these that are played.
+        time_coverage: Share of their recorded host time; NaN without a timeline.
         step: Processor and wall seconds without recording, as far as the recording tells.
         kinds: Seconds by kind of work: of kernels on a device, else of calls on the host, both watched.
         replaced: Tensors that did not come out as recorded, so that others stood in for them.
@@ -64,6 +65,7 @@ class Fidelity:
 
     program: ReplayProgram
     played: Played
+    num_recorded: int
     operation_coverage: float
     time_coverage: float
     wall: Quartiles
@@ -89,6 +91,7 @@ def judge(
     recorded_kernels: dict[str, float] | None = None,
     recorded_launches: float = _NAN,
     host_gaps: str = "off",
+    is_as_recorded: bool = True,
     notes: Sequence[str] = (),
 ) -> Fidelity:
     """Put a replay beside its recording.
@@ -97,6 +100,8 @@ def judge(
         plain_processor_seconds: Of a step of the original without any recording; ``None``: not known.
         recorded_kernels: Seconds of kernels by kind in a step of the recording; ``None``: it has none.
         recorded_launches: Of a step; NaN: not known.
+        is_as_recorded: Whether it is played among as many ranks as were recorded; of others no time of the
+            recording is set beside it.
     """
     failures = played.rehearsal.failures
     calls = [(i, call) for i, call in enumerate(program.calls) if call.kind is not CallKind.IDLE]
@@ -114,12 +119,13 @@ def judge(
     return Fidelity(
         program,
         played,
-        operation_coverage=len(run) / max(len(run) + lost, 1),
-        time_coverage=_time_coverage(run, left_out),
+        num_recorded=len(run) + lost + program.num_unselected,
+        operation_coverage=len(run) / max(len(run) + lost + program.num_unselected, 1),
+        time_coverage=_time_coverage(program, run, left_out),
         wall=wall,
         processor=processor,
         step=pairs,
-        kinds=_kinds(program, played, recorded_kernels),
+        kinds=_kinds(program, played, recorded_kernels, is_as_recorded=is_as_recorded),
         launches=Pair("launches", recorded_launches, played.num_launches / program.num_steps or _NAN),
         memory=Pair("memory", float(program.peak_bytes), float(played.peak_bytes or _NAN)),
         collectives=played.collectives,
@@ -160,14 +166,19 @@ def _left_out(program: ReplayProgram, failed: Iterable[tuple[ReplayCall, str]]) 
     return tuple(sorted(found, key=lambda one: (one.is_harmless, -one.seconds, -one.count)))
 
 
-def _time_coverage(run: Sequence[ReplayCall], left_out: Sequence[LeftOut]) -> float:
+def _time_coverage(program: ReplayProgram, run: Sequence[ReplayCall], left_out: Sequence[LeftOut]) -> float:
     known = [call.recorded_seconds for call in run if not math.isnan(call.recorded_seconds)]
-    lost = sum(one.seconds for one in left_out if not one.is_harmless)
+    lost = sum(one.seconds for one in left_out if not one.is_harmless) * program.num_steps
+    lost += program.unselected_seconds
     return sum(known) / (sum(known) + lost) if known and sum(known) > 0 else _NAN
 
 
 def _kinds(
-    program: ReplayProgram, played: Played, recorded_kernels: dict[str, float] | None
+    program: ReplayProgram,
+    played: Played,
+    recorded_kernels: dict[str, float] | None,
+    *,
+    is_as_recorded: bool,
 ) -> tuple[Pair, ...]:
     """Side by side, the kinds that take most first."""
     if played.kernel_seconds:
@@ -180,7 +191,8 @@ def _kinds(
             if call.kind is CallKind.IDLE or math.isnan(seconds):
                 continue
             replayed[kind] = replayed.get(kind, 0.0) + seconds / program.num_steps
-            recorded[kind] = recorded.get(kind, 0.0) + call.recorded_seconds / program.num_steps
+            if is_as_recorded:
+                recorded[kind] = recorded.get(kind, 0.0) + call.recorded_seconds / program.num_steps
     found = [
         Pair(kind, recorded.get(kind, _NAN), replayed.get(kind, _NAN)) for kind in {*recorded, *replayed}
     ]

@@ -7,6 +7,7 @@ of their groups.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -69,6 +70,10 @@ def concatenate(programs: Sequence[ReplayProgram]) -> ReplayProgram:
         source=" + ".join(program.source for program in programs),
         source_hash=_joined_hash([program.source_hash for program in programs]),
         selection=_joined_selection(programs),
+        rebuilt=tuple(dict.fromkeys(words for program in programs for words in program.rebuilt)),
+        kernels=tuple(dict.fromkeys(kernel for program in programs for kernel in program.kernels)),
+        num_unselected=sum(program.num_unselected for program in programs),
+        unselected_seconds=math.fsum(program.unselected_seconds for program in programs),
     )
 
 

@@ -202,13 +202,25 @@ class Skipped:
     is_harmless: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """A generated kernel that is called as ``operator``: schema, name in its source, the source's file."""
+
+    operator: str
+    schema: str
+    kernel: str
+    path: str
+
+
 @dataclass(frozen=True)
 class ReplayProgram:
     """Calls in order, their tensors and memory.
 
     ``num_steps`` steps of the recording are in it. ``source_hash`` is the SHA-256 of the trace's bytes as
     read (after decompression). ``selection`` says in words what was taken. ``rank`` and ``world_size``
-    are the recording's, or what it was scaled to.
+    are the recording's, or what it was scaled to. ``rebuilt`` says which operators others stand for,
+    ``kernels`` which are generated kernels. ``num_unselected`` calls of the same steps, which took
+    ``unselected_seconds`` of the host, were left out by what was asked for (a part, a kind).
     """
 
     calls: tuple[ReplayCall, ...]
@@ -222,6 +234,10 @@ class ReplayProgram:
     source: str = ""
     source_hash: str = ""
     selection: Mapping[str, str] = field(default_factory=dict)
+    rebuilt: tuple[str, ...] = ()
+    kernels: tuple[KernelSource, ...] = ()
+    num_unselected: int = 0
+    unselected_seconds: float = 0.0
 
     @property
     def peak_bytes(self) -> int:

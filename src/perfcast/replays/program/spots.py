@@ -13,6 +13,7 @@ from typing import Any
 
 from perfcast.errors import TraceError
 from perfcast.replays.play.bind import bind_call
+from perfcast.replays.play.kernels import register_kernels
 from perfcast.replays.program.program import CallKind, ReplayCall, ReplayProgram, SlotUse
 from perfcast.traces.events import NONE
 
@@ -62,6 +63,7 @@ class Layout:
 
 def lay_out(program: ReplayProgram) -> Layout:
     """Bind all calls and say where every tensor goes."""
+    register_kernels(program.kernels)
     entries = tuple(_entry(index, call) for index, call in enumerate(program.calls))
     targets: list[list[Spot]] = [[] for _ in program.slots]
     for entry in entries:

@@ -85,7 +85,8 @@ class RankContext:
             if not key.ranks or max(key.ranks) >= self.world_size:
                 raise TraceError(
                     f"the group '{key.name}' has rank {max(key.ranks, default=-1)}, and {self.world_size} "
-                    "ranks replay: give as many (--ranks), or scale the program (--world-size)"
+                    "ranks replay: play as many (--ranks), or let those that are not there take their time "
+                    "(--emulate [CLUSTER]:RANKS)"
                 )
             handle = dist.new_group(
                 list(key.ranks),

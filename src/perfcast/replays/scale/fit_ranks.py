@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
+from perfcast.errors import TraceError
 from perfcast.replays.program.program import ReplayProgram
 from perfcast.replays.ranks.context import RankContext
 from perfcast.replays.request import RankOptions
@@ -73,6 +74,12 @@ def _fitting(
 ) -> _Fitting:
     """``place`` is the rank and how many there are; ``None`` where it is alone."""
     rank, num_ranks = place or (program.rank, 1)
+    if place is not None and not ranks.is_emulated and (ranks.world_size or num_ranks) != num_ranks:
+        raise TraceError(
+            f"{num_ranks} processes are not the {ranks.world_size} ranks of --world-size: play all of them "
+            f"(--ranks {ranks.world_size}), or let those that are not there take their time "
+            f"(--emulate [CLUSTER]:{ranks.world_size} in its place)"
+        )
     is_recorded_size = place is None or ranks.is_emulated
     wanted = ranks.world_size or (program.world_size if is_recorded_size else num_ranks)
     program = scaled(program, wanted, rank if rank < wanted else 0)

@@ -132,8 +132,9 @@ class RankData:
         host_gaps: How the host's own time was played; no unit.
         added_gap_seconds: Host kept busy in a step beside the replay's own time; seconds.
         preparation: When given tensors were made; no unit.
-        operation_coverage: Share of the selected calls that are played; 0 to 1.
-        time_coverage: Share of the selected calls' recorded time; 0 to 1; null without a timeline.
+        num_recorded: Calls of the recorded steps: played, not playable, and not asked for; count.
+        operation_coverage: Share of the recorded calls that are played; 0 to 1.
+        time_coverage: Share of the recorded calls' recorded time; 0 to 1; null without a timeline.
         wall_seconds: Of a step, by the clock on the wall.
         processor_seconds: Of a step, of the process.
         repetitions: Of every repetition.
@@ -160,6 +161,7 @@ class RankData:
     host_gaps: Literal["off", "recorded", "scaled"]
     added_gap_seconds: float
     preparation: Literal["ahead", "lazily"]
+    num_recorded: int
     operation_coverage: float
     time_coverage: float | None
     wall_seconds: QuartilesData
@@ -207,6 +209,7 @@ def rank_data(fidelity: Fidelity) -> RankData:
         host_gaps=fidelity.host_gaps,
         added_gap_seconds=played.added_gap_seconds / num_steps,
         preparation=played.preparation.value,
+        num_recorded=fidelity.num_recorded,
         operation_coverage=fidelity.operation_coverage,
         time_coverage=finite_or_none(fidelity.time_coverage),
         wall_seconds=_quartiles(fidelity.wall),

@@ -41,5 +41,6 @@ def _left_out_lines(made: Generated) -> Iterator[str]:
     yield f"calls of the recording: {total - lost} of {total}" + (", left out:" if lost else "")
     for one in skipped[:_NAMED]:
         yield f"  {one['count']} × {one['operator']}: {one['reason']}"
+    yield from (f"  {words}" for words in made.manifest["rebuilt"])
     if len(skipped) > _NAMED:
         yield f"  and {len(skipped) - _NAMED} more (manifest.json)"

@@ -52,13 +52,13 @@ def _cards(fidelity: Fidelity) -> tuple[Card, ...]:
     processor, steps = fidelity.processor, fidelity.played.steps
     repetitions = f"a step, {len(steps.processor_seconds)} repetitions"
     covered = fidelity.time_coverage
-    recorded = "" if math.isnan(covered) else f", {percent(covered)} of their recorded time"
+    recorded = "" if math.isnan(covered) else f", {percent(covered)} of their time"
     return (
         Card(
             label="Coverage",
             value=fidelity.operation_coverage,
             unit="share",
-            detail=f"of calls{recorded}",
+            detail=f"of {fidelity.num_recorded} recorded calls{recorded}",
         ),
         Card(
             label="Processor time",

@@ -30,6 +30,7 @@ class ReplayQuestion(Question):
         values: Recorded tensors (nid_*_tid_*.dat); default: NAME_resources beside TRACE, if there.
         reuse: Of the rows that embeddings look up: shares looked up 1, 2, 3-4, 5-8, … times, as 5,2,1.
         module: Of yours: registers custom operators.
+        run_triton: Run the saved sources of Triton kernels: code that lies beside TRACE, in NAME_resources.
         max_bytes: Unpacked bytes of one file beyond which reading is given up.
         max_tensor_bytes: Largest tensor that a trace may ask for.
         device: 'cpu' or 'cuda:0'; default: where it was recorded.
@@ -64,6 +65,7 @@ class ReplayQuestion(Question):
     values: str | None = field(default=None, metadata=PLACE)
     reuse: str | None = field(default=None, metadata=usually(""))
     module: str | None = field(default=None, metadata=usually("", is_place=True))
+    run_triton: bool = False
     max_bytes: str | None = field(default=None, metadata=usually("2GiB"))
     max_tensor_bytes: str | None = field(default=None, metadata=usually("16GiB"))
     device: str | None = None

@@ -60,6 +60,7 @@ def request_of(asked: ReplayQuestion) -> ReplayRequest:
         limits=replace(DEFAULT_LIMITS, max_tensor_bytes=most_bytes),
         device=asked.device,
         module=asked.text("module"),
+        runs_kernels=asked.run_triton,
         num_ranks=asked.ranks,
         ranks=_rank_options(asked),
         play=_play_options(asked),
