@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Method
 from perfcast.core.plans.table import PlanTable
-from perfcast.cost.host_link import has_host_link
 from perfcast.cost.prices import Prices
 from perfcast.memory_use.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.request.command import name_of_cost_model
+from perfcast.searches.assumptions import assumptions_of
 from perfcast.searches.evaluation.evaluate import Evaluation, evaluate_plans
-from perfcast.searches.evaluation.fewest_layers import Weigher, with_fewest_layers
+from perfcast.searches.evaluation.fewest_layers import MARGIN, Weigher, with_fewest_layers
+from perfcast.searches.evaluation.known import Known
 from perfcast.searches.ranking.constraints import Constraint, apply_constraints
 from perfcast.searches.ranking.kinds import Group, group_by_formula, group_simulated, kinds_of
 from perfcast.searches.ranking.make_simulator import make_simulator
@@ -35,8 +37,6 @@ from perfcast.searches.space.fitting import Fitting, enumerate_fitting
 from perfcast.simulate.passes import PASSES_OF_SEARCH
 from perfcast.units import format_duration
 
-#: Plans that compute some layers again are looked for up to so much slower than the fastest of the others.
-FEWEST_LAYERS_MARGIN = 0.05
 #: Fewer plans than this are evaluated by one process: starting another takes longer.
 _PLANS_WORTH_A_PROCESS = 20_000
 
@@ -65,6 +65,7 @@ def search_plans(
     *,
     asked: str = "",
     device: Device | None = None,
+    known: Known | None = None,
     on_progress: Progress = ignore_progress,
 ) -> SearchResult:
     """Find the best plan of the request's space on one cluster.
@@ -73,6 +74,8 @@ def search_plans(
         cluster: That is searched, of those of the request or of another size.
         asked: What the request calls the cluster, by which its price is found.
         device: In place of the cluster's.
+        known: What the job's plans take where one quantity of it is another; on another network the result
+            holds those alone that may win.
         on_progress: Told what is done: part, done, all of it.
 
     Raises:
@@ -80,7 +83,7 @@ def search_plans(
         PlanError: No plan is left; names the demand that excludes everything.
     """
     search = resolve_search(request, cluster, asked=asked, device=device, on_progress=on_progress)
-    found = _evaluate(search)
+    found = _evaluate(search, known)
     found, simulated, prices = _rank(search, found)
     with search.part("separate"):
         groups = _groups(search, found, simulated, prices)
@@ -114,20 +117,24 @@ def search_plans(
         seconds_by_part=search.seconds_by_part,
         variants=_variants(search, found, simulated, groups),
         evaluation=evaluation,
-        assumptions=_assumptions(search, simulated, evaluation),
+        assumptions=assumptions_of(search, simulated, evaluation),
         defaults=search.defaults,
     )
 
 
-def _evaluate(search: ResolvedSearch) -> _Evaluated:
+def _evaluate(search: ResolvedSearch, known: Known | None) -> _Evaluated:
     """Every plan: first whether it fits and its groups lie in the cluster, then its time."""
     found = _fitting(search)
     search.on_progress("evaluate", 0, len(found.plans))
     with search.part("evaluate"):
-        evaluation = _evaluated(search, found.plans, found.memory)
+        if known is None or search.objective.needs_watts:
+            evaluation = _evaluated(search, found.plans, found.memory)
+        else:
+            most = search.request.max_memory_fraction * search.device.memory_bytes
+            evaluation = known.evaluate(found.plans, found.memory, most, partial(_evaluated, search))
     with search.part("fewest layers"):
-        evaluation = with_fewest_layers(_weigher(search), search.space, evaluation, FEWEST_LAYERS_MARGIN)
-    num_plans = found.num_plans + len(evaluation) - len(found.plans)
+        evaluation = with_fewest_layers(_weigher(search), search.space, evaluation, MARGIN)
+    num_plans = found.num_plans + max(len(evaluation) - len(found.plans), 0)
     excluded = found.excluded
     later = _later_constraints(search, evaluation.step_seconds, evaluation.mfu)
     if later:
@@ -389,31 +396,3 @@ def _front(
     plans = _detailed(search, found, simulated, list(places))
     figures = [(p.step_seconds, (p.device_watts or 0.0) * p.step_seconds, p.device_bytes) for p in plans]
     return tuple(plans[at] for at in pareto_front(np.array(figures)).tolist())
-
-
-def _assumptions(
-    search: ResolvedSearch, simulated: Sequence[Simulated], evaluation: Evaluation
-) -> tuple[str, ...]:
-    training = search.request.training
-    notes = [f"framework {training.framework}, {training.dtype}, {training.optimizer}"]
-    notes.append(
-        "plans of all frameworks' schedules and settings (--any-framework)"
-        if search.request.any_framework
-        else f"only plans that {search.request.framework_title} can run; --any-framework offers others too"
-    )
-    if not has_host_link(search.device):
-        notes.append(f"nothing offloaded: the rate of {search.device.name}'s link to its host is not known")
-    if search.space.recompute_layers is None and "recompute_layers" not in search.space.fixed:
-        count = int((evaluation.plans.recompute_layers > 0).sum())
-        notes.append(
-            "of plans that must compute layers again, the fewest layers that fit were tried where the step "
-            f"may be within {100 * FEWEST_LAYERS_MARGIN:g} % of the fastest of the others: {count:,} plans"
-        )
-    if simulated:
-        formula = evaluation.step_seconds[[one.place for one in simulated]]
-        apart = np.array([one.time.step_seconds for one in simulated]) / formula - 1
-        notes.append(
-            f"all plans by formula; {len(simulated):,} of them simulated event by event, best bounds first; "
-            f"their steps lie {100 * apart.min():+.1f} to {100 * apart.max():+.1f} % off their formulas"
-        )
-    return tuple(notes)

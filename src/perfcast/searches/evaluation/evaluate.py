@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
+
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.formats import arithmetic_of
 from perfcast.core.hardware import Device
-from perfcast.core.plans.table import PlanTable
+from perfcast.core.plans.table import PlanTable, join
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
@@ -121,3 +123,20 @@ def evaluate_plans(
 def take_memory(memory: FootprintColumns, index: Flags | Integers) -> FootprintColumns:
     """The plans that ``index`` selects."""
     return FootprintColumns(*(getattr(memory, f.name)[index] for f in fields(memory)))
+
+
+def join_evaluations(first: Evaluation, second: Evaluation) -> Evaluation:
+    """All plans of both, those of the first first."""
+    both = (first, second)
+    causes = {
+        cause: np.concatenate([one.seconds_by_cause[cause] for one in both])
+        for cause in first.seconds_by_cause
+    }
+    columns = {name: np.concatenate([getattr(one, name) for one in both]) for name in _COLUMNS}
+    return Evaluation(
+        plans=join([first.plans, second.plans]),
+        seconds_by_cause=causes,
+        num_tokens=first.num_tokens,
+        num_operations=max(one.num_operations for one in both),
+        **columns,
+    )

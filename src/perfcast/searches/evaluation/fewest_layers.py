@@ -20,12 +20,14 @@ import numpy as np
 from perfcast.core.arrays import Flags, Integers
 from perfcast.core.different import different_rows
 from perfcast.core.plan import OFFLOAD, RECOMPUTE
-from perfcast.core.plans.table import COLUMNS, PlanTable, join
+from perfcast.core.plans.table import COLUMNS, PlanTable
 from perfcast.memory_use.footprint import FootprintColumns
-from perfcast.searches.evaluation.evaluate import Evaluation
+from perfcast.searches.evaluation.evaluate import Evaluation, join_evaluations
 from perfcast.searches.space.definition import MAPPING, Space
 from perfcast.searches.space.listing import largest_parts
 
+#: Such plans are looked for up to so much slower than the fastest of the others.
+MARGIN = 0.05
 #: Most seconds of a step in which every layer is computed again, of one in which none is.
 _MOST_RATIO = 1.5
 _FULL, _NONE = RECOMPUTE.index("full"), RECOMPUTE.index("none")
@@ -73,7 +75,7 @@ def with_fewest_layers(weigher: Weigher, space: Space, found: Evaluation, margin
     partial = fewest_layers(weigher, plans.take(bound <= limit))
     if not len(partial):
         return found
-    return _join(found, weigher.evaluate(partial, weigher.memory(partial)))
+    return join_evaluations(found, weigher.evaluate(partial, weigher.memory(partial)))
 
 
 def _may_keep_some(weigher: Weigher, space: Space, plans: PlanTable) -> PlanTable:
@@ -119,23 +121,3 @@ def _cores(plans: PlanTable) -> tuple[Integers, Integers]:
 def _largest_parts(num_layers: int, plans: PlanTable) -> Integers:
     parts = (plans.pipeline_parallel, plans.virtual_stages_per_rank, plans.split)
     return largest_parts(num_layers, *parts, plans.splits)
-
-
-def _join(first: Evaluation, second: Evaluation) -> Evaluation:
-    """All plans of both."""
-    both = (first, second)
-    causes = {
-        cause: np.concatenate([one.seconds_by_cause[cause] for one in both])
-        for cause in first.seconds_by_cause
-    }
-    columns = {
-        name: np.concatenate([getattr(one, name) for one in both])
-        for name in ("step_seconds", "peak_bytes", "device_bytes", "fits", "tokens_per_second", "mfu")
-    }
-    return Evaluation(
-        plans=join([first.plans, second.plans]),
-        seconds_by_cause=causes,
-        num_tokens=first.num_tokens,
-        num_operations=max(one.num_operations for one in both),
-        **columns,
-    )

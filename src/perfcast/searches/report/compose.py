@@ -13,11 +13,18 @@ from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_device
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.predict import predict_step
+from perfcast.searches.evaluation.known import Known
 from perfcast.searches.report.baseline import Baseline, BaselineRanking, rank_baseline
 from perfcast.searches.report.clusters import ClusterComparison, compare_clusters
 from perfcast.searches.report.devices import find_fewest_devices
 from perfcast.searches.report.explain import Difference, Explanation, explain_difference, explain_plan
-from perfcast.searches.report.sensitivity import Condition, Sensitivity, find_sensitivity
+from perfcast.searches.report.sensitivity import (
+    BANDWIDTH,
+    BATCH,
+    Condition,
+    Sensitivity,
+    find_sensitivity,
+)
 from perfcast.searches.request import MakePlan, SearchRequest
 from perfcast.searches.resolve import Progress, cluster_stem, ignore_progress, resolve_search
 from perfcast.searches.result import RankedPlan, SearchResult
@@ -89,7 +96,7 @@ def compose_report(request: SearchRequest, on_progress: Progress = ignore_progre
     explanations, skipped = explain_plans(request, target, result.winner, named, on_progress)
     first = explanations[0]
     differences = tuple(explain_difference(first, other) for other in explanations[1:])
-    sensitivity = _vary(request, name, target, on_progress) if request.with_sensitivity else None
+    sensitivity = _vary(request, name, target, result, on_progress) if request.with_sensitivity else None
     return SearchReport(request, comparison, explanations, differences, skipped, sensitivity, other)
 
 
@@ -211,13 +218,17 @@ def _refuse_impossible(named: Mapping[str, MakePlan], device_counts: Sequence[in
             raise PlanError(f"--compare {label}: {reasons[0]}")
 
 
-def _vary(request: SearchRequest, name: str, cluster: Cluster, on_progress: Progress) -> Sensitivity:
-    """The winner of closed forms under every condition."""
+def _vary(
+    request: SearchRequest, name: str, cluster: Cluster, result: SearchResult, on_progress: Progress
+) -> Sensitivity:
+    """The winner of closed forms under every condition; steps that stay the same are those of ``result``."""
     closed = replace(request, num_simulated=0, top=1)
 
     def search(condition: Condition) -> SearchResult:
         varied = replace(closed, global_batch_size=condition.global_batch_size)
-        return search_plans(varied, condition.cluster, asked=name, device=condition.device)
+        faster = condition.factor if condition.name == BANDWIDTH else 1.0
+        known = None if condition.name == BATCH else Known(result.evaluation, faster)
+        return search_plans(varied, condition.cluster, asked=name, device=condition.device, known=known)
 
     def tell(condition: Condition) -> None:
         factor = f" × {condition.factor:g}" if condition.factor != 1 else ""
