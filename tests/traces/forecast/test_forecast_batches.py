@@ -13,6 +13,7 @@ from perfcast.traces.forecast.batch import BatchChange, change_of_batch
 from perfcast.traces.forecast.from_traces import forecast_from_traces
 from perfcast.traces.forecast.recording_cost import plain_step_seconds
 from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
+from perfcast.traces.forecast.what_if import parse_what_if
 from perfcast.traces.link.kernels import nest
 from perfcast.units import MICRO
 from recorded_traces import Recording
@@ -96,6 +97,18 @@ def test_what_recording_cost_is_taken_out(tmp_path: Path):
     # Two events a step at 3 µs at most explain 6 of 100 µs; the rest is a factor.
     found = forecast_from_traces([trace], TraceForecastRequest(plain_seconds={0: 900 * MICRO}))
     assert found.step_seconds == pytest.approx(900 * MICRO, rel=1e-6)
+
+
+@pytest.mark.parametrize("words", [(), ("host=1",), ("communication=1",)])
+def test_unchanged_is_exactly_one_though_recording_cost_something(tmp_path: Path, words: tuple[str, ...]):
+    trace = step_of(2, 8, 100).read(tmp_path)
+    changes = parse_what_if(words)
+    found = forecast_from_traces(
+        [trace], TraceForecastRequest(plain_seconds={0: 900 * MICRO}, changes=changes)
+    )
+    assert found.speedup == 1.0
+    assert found.host_seconds_before == found.host_seconds_after
+    assert found.steady_seconds > found.unchanged_seconds == found.step_seconds
 
 
 def test_plain_steps_are_read_beside_a_recording(tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from perfcast.core.arrays import Integers
@@ -73,6 +74,23 @@ class BatchChange:
         was = sum(math.prod(shape) for shape in shapes_in(inputs.shapes))
         will = sum(math.prod(shape) for shape in shapes_in(scaled.shapes))
         return will / was if was else 1.0
+
+    @cached_property
+    def _growth_by_name(self) -> Mapping[str, float]:
+        """Operator → how many times more elements all its calls are given."""
+        sums: dict[str, tuple[int, int]] = {}
+        for call in self.calls.values():
+            was = sum(math.prod(t.shape) for argument in call.arguments for t in tensors_in(argument))
+            will = sum(math.prod(shape) for shape in self.scaling.shapes(call.place))
+            before, after = sums.get(call.operator, (0, 0))
+            sums[call.operator] = (before + was, after + will)
+        return {name: will / was for name, (was, will) in sums.items() if was}
+
+    def growth_without_shapes(self, row: int) -> float | None:
+        """Of an operator whose shapes were not recorded: as all others of its name; else None."""
+        if self.trace.events.inputs_of(row) is not None:
+            return None
+        return self._growth_by_name.get(self.trace.events.name(row))
 
     def is_sparse(self, row: int) -> bool:
         """Whether an operator adds a sparse gradient to a table, by its shapes."""

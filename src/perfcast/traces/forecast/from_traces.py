@@ -20,9 +20,15 @@ from perfcast.traces.forecast.collectives import RankCollectives, collectives_of
 from perfcast.traces.forecast.interval import join_ends, steps_half_width
 from perfcast.traces.forecast.other_host import describe_other_host, find_other_host
 from perfcast.traces.forecast.ratios import BOUNDED, NOT_CALIBRATED, PRICED, Provenance, sum_by_provenance
-from perfcast.traces.forecast.repricing import reprice_ranks
+from perfcast.traces.forecast.repricing import reprice_ranks, unrecorded
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.steps import StepForecast, describe_steps, forecast_steps
+from perfcast.traces.forecast.unexplained import (
+    UnexplainedGap,
+    describe_gaps,
+    unexplained_gaps,
+    with_gaps_open,
+)
 from perfcast.traces.forecast.unresolved import UnresolvedSize, describe_unresolved
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.forecast.what_if import Changes, apply_changes, describe_changes
@@ -33,6 +39,9 @@ from perfcast.traces.timeline.ranks import build_ranks
 from perfcast.traces.timeline.repeat import play_steadily
 from perfcast.traces.timeline.startup import without_startup
 from perfcast.units import format_seconds
+
+#: Unexplained pauses that a result lists.
+_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,7 @@ class TraceForecast:
             the structure.
         steady_seconds: The recorded program in the long run, as the forecast is: ranks that began apart keep
             in step, and a host that ran ahead waits for its full queue.
+        unchanged_seconds: That without what recording cost its host: what the forecast is set against.
         step_seconds, step_seconds_low, step_seconds_high: The forecast.
         once_seconds, once_seconds_low, once_seconds_high: The forecast run once, begun as it was recorded:
             from where the ranks began, with what was still running. What a recorded step is compared with.
@@ -57,6 +67,8 @@ class TraceForecast:
         steps: Each step of those asked for.
         assumptions: What was taken for granted.
         unresolved: Sizes of which the recording does not show whether they follow the batch.
+        unexplained: The longest pauses of the first rank's streams that nothing recorded explains.
+        unexplained_seconds: All of them, a step.
     """
 
     source: str
@@ -66,6 +78,7 @@ class TraceForecast:
     measured_seconds: float
     replayed_seconds: float
     steady_seconds: float
+    unchanged_seconds: float
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float
@@ -84,11 +97,13 @@ class TraceForecast:
     steps: tuple[StepForecast, ...]
     assumptions: tuple[str, ...]
     unresolved: tuple[UnresolvedSize, ...] = ()
+    unexplained: tuple[UnexplainedGap, ...] = ()
+    unexplained_seconds: float = 0.0
 
     @property
     def speedup(self) -> float:
-        """Recorded program over forecast, both run by the engine, in the long run."""
-        return self.steady_seconds / self.step_seconds if self.step_seconds else float("inf")
+        """Recorded program, without what recording cost, over forecast: both in the long run."""
+        return self.unchanged_seconds / self.step_seconds if self.step_seconds else float("inf")
 
 
 def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest) -> TraceForecast:
@@ -108,13 +123,17 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
     sums = sum_by_provenance([word for word, _ in pairs], [seconds for _, seconds in pairs])
     unresolved = repriced[0].unresolved
     variants = _changed(traces, repriced, request.changes)
+    plain = unrecorded(traces, programs, request)
+    if [variant.middle for variant in variants] != plain:
+        variants = with_gaps_open(variants)
+    gaps = unexplained_gaps(programs[0])
     middles = [variant.middle for variant in variants]
     each = play_steadily(middles)
     middle, steady = _mean(each), play_steadily(programs)
     one_by_one = forecast_steps(recorded, middles, each)
     low, high = _ends(variants, repriced, middle, (steady, [step.recorded_seconds for step in one_by_one]))
     once = _mean([step.once_seconds for step in one_by_one])
-    first, changed = programs[0], variants[0].middle
+    first, changed = plain[0], variants[0].middle
     steps = max(len(first.steps), 1)
     return TraceForecast(
         source=traces[0].source,
@@ -124,6 +143,7 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
         measured_seconds=_mean([step.recorded_seconds for step in one_by_one]),
         replayed_seconds=replayed,
         steady_seconds=_mean(steady),
+        unchanged_seconds=_mean(steady if plain == programs else play_steadily(plain)),
         step_seconds=middle,
         step_seconds_low=low,
         step_seconds_high=high,
@@ -147,9 +167,12 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
             *_unknown_note(programs, collectives),
             *describe_changes(request.changes, programs[0]),
             *_offset_note(programs),
+            *describe_gaps(gaps, steps, _mean(steady)),
             *(describe_unresolved(unresolved, request.batch) if request.batch else ()),
         ),
         unresolved=unresolved,
+        unexplained=gaps[:_LISTED],
+        unexplained_seconds=sum(gap.seconds for gap in gaps) / steps,
     )
 
 

@@ -134,9 +134,13 @@ def _without_rule(
             around.add(outer)
             outer = int(parents[outer])
     bounded, growth = np.zeros(len(rows), dtype=np.bool_), np.ones(len(rows))
+    is_leaf = np.ones(len(events), dtype=np.bool_)
+    is_leaf[parents[rows[parents[rows] != NONE]]] = False
     for index, row in enumerate(rows.tolist()):
-        inputs = events.inputs_of(row)
-        if inputs is None or row in around:
+        more = change.growth_without_shapes(row)
+        if more is not None and is_leaf[row]:
+            bounded[index], growth[index] = True, more
+        if events.inputs_of(row) is None or row in around:
             continue
         if operations[index] is None or change.is_sparse(row):
             bounded[index], growth[index] = True, change.bytes_ratio(row)

@@ -73,14 +73,32 @@ def reprice_ranks(
     ]
 
 
+def unrecorded(
+    traces: Sequence[Trace], programs: Sequence[RankProgram], request: TraceForecastRequest
+) -> list[RankProgram]:
+    """The recorded programs without what recording cost their hosts: what a change is set against."""
+    return [
+        _without_recording(trace, program, request.plain_seconds.get(trace.rank))[0]
+        for trace, program in zip(traces, programs, strict=True)
+    ]
+
+
+def _without_recording(
+    trace: Trace, program: RankProgram, plain_seconds: float | None
+) -> tuple[RankProgram, RecordingCost]:
+    if not runs_on_host(program):
+        return program, RecordingCost()
+    cost = cost_of_recording(trace, program, plain_seconds)
+    return without_cost(trace, program, cost), cost
+
+
 def _second_programs(second: SecondRecording) -> list[RankProgram]:
     """Programs of the second recording, without what recording them cost."""
     found = []
     for trace, program in zip(second.traces, build_ranks(second.traces), strict=True):
         if not runs_on_host(program):
             raise PlanError(f"{trace.source}: a second recording serves programs of a processor alone")
-        cost = cost_of_recording(trace, program, second.plain_seconds.get(trace.rank))
-        found.append(without_cost(trace, program, cost))
+        found.append(_without_recording(trace, program, second.plain_seconds.get(trace.rank))[0])
     return found
 
 
@@ -96,10 +114,8 @@ def _reprice(
     change = None
     if request.batch and other is None:
         change = change_of_batch(trace, parents, *request.batch, request.calls.get(trace.rank))
-    is_host, cost = runs_on_host(program), RecordingCost()
-    if is_host:
-        cost = cost_of_recording(trace, program, request.plain_seconds.get(trace.rank))
-        program = without_cost(trace, program, cost)
+    is_host = runs_on_host(program)
+    program, cost = _without_recording(trace, program, request.plain_seconds.get(trace.rank))
     if request.profile:
         program = apply_overheads(request.profile, program)
     if other is not None and request.second is not None and request.batch is not None:

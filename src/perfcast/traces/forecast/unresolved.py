@@ -55,8 +55,10 @@ def widened(
     unknown = np.array([_is_unknown(change, row) for row in rows], dtype=np.bool_)
     assumed = np.array([bool(change.assumed(row)) for row in rows], dtype=np.bool_)
     low, high = ratios.low.copy(), ratios.high.copy()
-    low[unknown] *= min(1.0, change.ratio)
-    high[unknown] *= max(1.0, change.ratio)
+    grown = np.array([change.growth_without_shapes(row) is not None for row in rows], dtype=np.bool_)
+    least, most = min(1.0, change.ratio), max(1.0, change.ratio)
+    low = np.where(unknown, np.where(grown, np.minimum(low, least), low * least), low)
+    high = np.where(unknown, np.where(grown, np.maximum(high, most), high * most), high)
     differs = unknown.copy()
     if assumed.any():
         ends: tuple[End, ...] = ("unscaled", "scaled")
@@ -70,7 +72,9 @@ def widened(
 
 
 def _is_unknown(change: BatchChange, row: int) -> bool:
-    return change.trace.events.inputs_of(row) is not None and not change.is_followed(row)
+    if change.trace.events.inputs_of(row) is None:
+        return change.growth_without_shapes(row) is not None
+    return not change.is_followed(row)
 
 
 def unresolved_sizes(

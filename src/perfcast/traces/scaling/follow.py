@@ -27,9 +27,11 @@ from perfcast.traces.scaling.extents import (
 from perfcast.traces.scaling.joins import all_of, candidates, join, join_all
 from perfcast.traces.scaling.meta import parameters_of
 from perfcast.traces.scaling.primes import Place, decoded, run
-from perfcast.traces.scaling.rules import SEARCHES, Dims, Shape, rule_of
+from perfcast.traces.scaling.rules import SEARCHES, Dims, Shape, dim_alike, rule_of
 from perfcast.traces.scaling.tensors import SPARSE, Tensors, key_of, parameters_among, tells_held
 
+#: Layers over steps, with their states' batch in the second dim.
+_RECURRENT = frozenset({"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"})
 _ACCUMULATION = "torch::autograd::AccumulateGrad"
 
 
@@ -213,6 +215,11 @@ class _Follower:
             join_all(self.found.assumptions, zip(reversed(own[0][1:]), reversed(own[-1][1:]), strict=False))
         if call.operator == "aten::masked_select" and len(own) == 2:
             join_all(self.found.assumptions, zip(reversed(own[0]), reversed(own[1]), strict=False))
+        if call.operator in _RECURRENT and len(own) > 1 and len(own[0]) == 3 == len(own[1]):
+            at = 0 if call.arguments[-1] is True else 1
+            join_all(
+                self.found.assumptions, [(own[0][at], state[1]) for state in own[1:3] if len(state) == 3]
+            )
         if call.operator not in ("aten::cat", "aten::stack", "aten::concat"):
             return
         for first, second in pairwise(own):
@@ -263,7 +270,7 @@ class _Follower:
         self.found.reasons[call.place] = "cannot be run without data"
         for tensor in missing:
             what = f"a result of {call.operator}"
-            dims = [_alike(own, at, size) for at, size in enumerate(tensor.shape)]
+            dims = [dim_alike(own, at, size) for at, size in enumerate(tensor.shape)]
             self._tensors.remember(tensor, tuple(self._guessed(dim, what) for dim in dims))
 
     def _guessed(self, dim: Dim, what: str) -> Dim:
@@ -273,13 +280,6 @@ class _Follower:
             return dim
         variable = self.found.assumptions.add(0.5, Origin(what, size_of(dim)))
         return growing(size_of(dim), ((variable, 1),))
-
-
-def _alike(own: Sequence[Dims], at: int, size: int) -> Dim:
-    """A dim of the arguments of this size: in the same place, else anywhere."""
-    here = [dims[at] for dims in own if at < len(dims) and size_of(dims[at]) == size]
-    anywhere = [dim for dims in own for dim in dims if size_of(dim) == size and size > 1]
-    return (*here, *anywhere, fixed(size))[0]
 
 
 def _at(call: ScalingCall, num_dims: int) -> int:

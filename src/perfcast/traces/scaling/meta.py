@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 _NAME = re.compile(r"aten::([a-z_][A-Za-z0-9_]{0,80})")
 #: Operators that reach beyond tensors, or take their sizes from what tensors hold.
 _REFUSED = frozenset({"from_file", "_print", "save", "warn", "set_data", "_make_dual", "item", "is_nonzero"})
+#: Operators of libraries that look for memory where tensors have none.
+_LIBRARIES = re.compile(r"lstm|gru|rnn|mkldnn|cudnn|miopen|nnpack|fbgemm|quantize|nested|thnn|mps|vulkan")
 _MAX_DIMS, _MAX_LIST = 12, 4096
 _CACHED = 65536
 _MOST_ELEMENTS = 2**60
@@ -75,6 +77,11 @@ def _overloads(operator: str, overload: str | None) -> tuple[Any, ...]:
     return tuple(getattr(packet, name) for name in names if name in packet.overloads())
 
 
+def needs_memory(operator: str) -> bool:
+    """Whether an operator cannot be run without memory."""
+    return _LIBRARIES.search(operator) is not None
+
+
 def _is_out(name: str) -> tuple[bool, str]:
     return name.endswith("out"), name
 
@@ -82,6 +89,8 @@ def _is_out(name: str) -> tuple[bool, str]:
 @lru_cache(maxsize=_CACHED)
 def run_blank(operator: str, overload: str | None, arguments: tuple[Value, ...]) -> Blanks | str:
     """What an operator gives, lists opened; why it gives nothing, if it does not."""
+    if _LIBRARIES.search(operator):
+        return f"{operator} needs memory"
     reason = f"no operator {operator} is installed"
     for candidate in _overloads(operator, overload):
         found = _run(candidate, arguments)

@@ -21,7 +21,7 @@ from perfcast.traces.scaling.extents import (
     regrouped,
     size_of,
 )
-from perfcast.traces.scaling.meta import parameters_of
+from perfcast.traces.scaling.meta import needs_memory, parameters_of
 
 Dims: TypeAlias = "tuple[Dim, ...]"
 Shape: TypeAlias = "tuple[int, ...]"
@@ -162,6 +162,21 @@ def _counted(
     return [tuple(fixed(size) for size in shape) for shape in shapes]
 
 
+def _alike(
+    call: ScalingCall, dims: Sequence[Dims], dtypes: Sequence[str], shapes: Sequence[Shape]
+) -> list[Dims] | None:
+    """Sizes as those of the arguments: of layers whose libraries cannot be run without memory."""
+    return [tuple(dim_alike(dims, at, size) for at, size in enumerate(shape)) for shape in shapes]
+
+
+def dim_alike(dims: Sequence[Dims], at: int, size: int) -> Dim:
+    """A dim of this size among the arguments': in the same place, else one that stays, else any."""
+    here = [own[at] for own in dims if at < len(own) and size_of(own[at]) == size]
+    anywhere = [dim for own in dims for dim in own if size_of(dim) == size and size > 1]
+    stays = [dim for dim in anywhere if all(factor.is_fixed for factor in dim)]
+    return (*here, *stays, *anywhere, fixed(size))[0]
+
+
 _RESHAPES = ("view", "reshape", "_unsafe_view", "_reshape_alias", "flatten", "unflatten", "ravel")
 _CUTS = ("narrow", "slice", "split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk",
          "unsafe_split_with_sizes", "tensor_split", "narrow_copy")  # fmt: skip
@@ -191,4 +206,4 @@ def rule_of(call: ScalingCall) -> Rule | None:
         return _found if len(call.arguments) == 1 else None
     if call.operator == "aten::repeat_interleave" and type(argument_named(call, "repeats")) is int:
         return None
-    return RULES.get(call.operator)
+    return RULES.get(call.operator) or (_alike if needs_memory(call.operator) else None)

@@ -32,7 +32,7 @@ _IS_BATCH, _ROWS_OF_NUMBERS, _ROWS_OF_DATA, _UNEVEN_ROWS = 1.0, 0.9, 0.6, 0.5
 #: Of a size that the batch divides and that met no parameter; of one that it does not divide, above and
 #: below it.
 _DIVIDED, _NOT_DIVIDED, _SMALL = 0.3, -0.3, -2.0
-_INSIDE_ROWS = -1.5
+_INSIDE_ROWS, _BESIDE_THE_BATCH = -1.5, -1.0
 #: Of the other dims of data with the batch in front.
 BEHIND_THE_BATCH = float("-inf")
 
@@ -57,7 +57,12 @@ def evidence_of_given(
     if not is_data and len(shape) == 1 and is_whole:
         return found
     rows = max(range(len(shape)), key=lambda dim: (shape[dim] % batch == 0, shape[dim]), default=0)
-    if batch in shape or not shape or not shape[rows]:
+    if batch in shape:
+        return [
+            own if size == batch else min(own, _BESIDE_THE_BATCH)
+            for own, size in zip(found, shape, strict=True)
+        ]
+    if not shape or not shape[rows]:
         return found
     if is_whole and shape[rows] % batch == 0:
         return _only(rows, _ROWS_OF_NUMBERS, len(shape))

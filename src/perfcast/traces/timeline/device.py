@@ -126,6 +126,7 @@ def build_works(
             own_gap, own_delay = min(gap, max(0.0, start - base)), max(0.0, start - issued)
         if own_gap > MAX_GAP_SECONDS:
             own_gap, own_delay = gap, max(0.0, start - issued)
+        pause = start - max(issued + delay, base + gap)
         seconds = launched.ends[work] - max(start, window_start)
         works.append(
             DeviceWork(
@@ -138,6 +139,7 @@ def build_works(
                 tuple(awaits[work]),
                 "",
                 launched.operators[work],
+                unexplained_seconds=pause if pause > MAX_GAP_SECONDS else 0.0,
             )
         )
     return tuple(works)

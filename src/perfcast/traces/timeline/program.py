@@ -71,6 +71,8 @@ class DeviceWork:
         awaits: Works of other streams.
         collective: Name of the instance that it is this rank's part of; '' if it is none.
         operator: Row of the innermost operator that launched it, or -1.
+        unexplained_seconds: Of its delay: what its stream stood idle before it though it was launched and
+            all that it is known to wait for had ended.
     """
 
     row: int
@@ -83,11 +85,17 @@ class DeviceWork:
     collective: str = ""
     operator: int = -1
     step: int = 0
+    unexplained_seconds: float = 0.0
 
     @property
     def lead_seconds(self) -> float:
         """From its launch to the moment from which it stands behind nothing but its gap."""
         return max(0.0, self.delay_seconds - self.gap_seconds)
+
+    def without_unexplained(self) -> DeviceWork:
+        """The same work without the pause before it that nothing recorded explains."""
+        delay = max(0.0, self.delay_seconds - self.unexplained_seconds)
+        return replace(self, delay_seconds=delay, unexplained_seconds=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,18 @@ class RankProgram:
         """The same program with other host times, one for each piece."""
         pieces = (replace(p, seconds=float(s)) for p, s in zip(self.pieces, seconds, strict=True))
         return replace(self, pieces=tuple(pieces))
+
+    def without_unexplained(self) -> RankProgram:
+        """The same program without its streams' pauses that nothing recorded explains."""
+        works = (
+            replace(
+                w, delay_seconds=max(0.0, w.delay_seconds - w.unexplained_seconds), unexplained_seconds=0.0
+            )
+            if w.unexplained_seconds
+            else w
+            for w in self.works
+        )
+        return replace(self, works=tuple(works))
 
     def with_work_seconds(self, seconds: Sequence[float]) -> RankProgram:
         """The same program with other device times, one for each work."""

@@ -47,6 +47,23 @@ class UnresolvedSizeData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnexplainedGapData:
+    """A pause of a stream that nothing recorded explains.
+
+    Attributes:
+        before: Name of the work that it stands before.
+        stream: Its stream.
+        step: Place of the step in the recording; no unit.
+        seconds: How long; seconds.
+    """
+
+    before: str
+    stream: str
+    step: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class TraceForecastData(Answer):
     """A step forecast from a recording.
 
@@ -58,6 +75,7 @@ class TraceForecastData(Answer):
         measured_seconds: Mean recorded step; seconds.
         replayed_seconds: The recorded program run again once, from where its ranks began; seconds.
         steady_seconds: The recorded program in the long run, as the forecast is; seconds.
+        unchanged_seconds: That without what recording cost its host; seconds.
         step_seconds: Forecast step; seconds.
         step_seconds_low: Low end; seconds.
         step_seconds_high: High end; seconds.
@@ -76,7 +94,9 @@ class TraceForecastData(Answer):
         steps: Each step of those asked for.
         assumptions: What was taken for granted.
         unresolved: Sizes of which the recording does not show whether they follow the batch.
-        speedup: Recorded over forecast step; a ratio.
+        unexplained: The longest pauses of streams that nothing recorded explains.
+        unexplained_seconds: All of them, a step; seconds.
+        speedup: Recorded, without what recording cost, over forecast step; a ratio.
     """
 
     source: str
@@ -86,6 +106,7 @@ class TraceForecastData(Answer):
     measured_seconds: float
     replayed_seconds: float
     steady_seconds: float
+    unchanged_seconds: float
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float
@@ -104,6 +125,8 @@ class TraceForecastData(Answer):
     steps: tuple[RecordedStepData, ...]
     assumptions: tuple[str, ...]
     unresolved: tuple[UnresolvedSizeData, ...]
+    unexplained: tuple[UnexplainedGapData, ...]
+    unexplained_seconds: float
     speedup: float
 
 
