@@ -116,8 +116,10 @@ def validate(suite: str, **options: object) -> None:
     'serving' (measured times to the first and of further tokens under load),
     'embedding' (embedding lookups measured here by 'perfcast train embedding --passes'), 'traces' (eight
     models recorded here, forecast at other batches and really run; --data DIR keeps finished parts, so that a
-    stopped run goes on) or 'coverage' (how often the truth lies in the 90 % intervals of forecasts, and how
-    wide those are, on devices, sources and programs left out; --data DIR holds tables or folders of them).
+    stopped run goes on), 'recordings' (recorded steps forecast from the same model's recording on another
+    device, and from other steps; --data DIR has them) or 'coverage' (how often the truth lies in the 90 %
+    intervals of forecasts, and how wide those are, on devices, sources and programs left out; --data DIR
+    holds tables or folders of them).
     """
     from perfcast.evidence.dataset.shipped import places_of
     from perfcast.files.writing import check_writable
@@ -339,6 +341,25 @@ def _traces(options: Options) -> None:
     finish(trace_document(result.rows, scores), result, options)
 
 
+def _recordings(options: Options) -> None:
+    from perfcast.evidence.validate.recordings.suite import validate_recordings
+    from perfcast.printer.boxes import visible_console
+    from perfcast.report.documents.evidence.validation import describe_row
+
+    places, predictors = _of_tables("recordings", options)
+    if not options.data:
+        raise InputError("suite 'recordings' reads recordings of PyTorch's profiler: --data DIR")
+    console = visible_console(is_error=outputs(options).takes_terminal)
+    result = validate_recordings(
+        places,
+        predictors,
+        max_rows=options.max_rows,
+        say=_say,
+        on_row=lambda row: console.print(describe_row(row.to_json()), soft_wrap=True),
+    )
+    finish_suite(result, options)
+
+
 def _coverage(options: Options) -> None:
     if options.predictors:
         raise InputError("suite 'coverage' judges the shipped forecasts: no --predictor; --subject chooses")
@@ -352,8 +373,8 @@ def _coverage(options: Options) -> None:
 
 #: Suites that fit several files.
 _SPREAD_FOLDERS = ("memory", "published")
-#: Suites whose measurements are made on this machine; they need no --data.
-_MEASURED_HERE = ("local", "embedding", "traces")
+#: Suites that take no measured tables: what they measure here, or what was recorded.
+_MEASURED_HERE = ("local", "embedding", "traces", "recordings")
 #: Suites that fit anew without what they score; the shipped rows are too few for that.
 _FITTED_ANEW = ("coverage",)
 _SUITES: Mapping[str, Callable[[Options], None]] = {
@@ -367,6 +388,7 @@ _SUITES: Mapping[str, Callable[[Options], None]] = {
     "serving": _serving,
     "embedding": _embedding,
     "traces": _traces,
+    "recordings": _recordings,
     "coverage": _coverage,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from perfcast.traces.forecast.collectives import (
     RankCollectives,
     communication_seconds,
 )
+from perfcast.traces.forecast.eager_kernels import VendorKernels
 from perfcast.traces.forecast.elsewhere import LEARNED, ratios_elsewhere, recorded_works
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
 from perfcast.traces.forecast.lines import check_second, on_lines
@@ -131,7 +132,8 @@ def _reprice(
     elif is_host and sides is not None and is_elsewhere:
         variant = with_unknown_rest(on_other_processor(trace, program, parents, cost, sides), sides[1].device)
     elif not is_host and request.before and request.after and (change or request.after != request.before):
-        variant = _reprice_works(trace, program, parents, change, (request.before, request.after))
+        both = (request.before, request.after)
+        variant = _reprice_works(trace, program, parents, change, both, request.kernels)
     host = None if is_host else find_other_host(request)
     if host is not None:
         variant = with_other_host(variant, host)
@@ -161,6 +163,7 @@ def _reprice_works(
     parents: Integers,
     change: BatchChange | None,
     sides: tuple[Side, Side],
+    kernels: Mapping[str, VendorKernels] | None = None,
 ) -> Variant:
     """Works on the wanted device with the wanted batch; collectives stay."""
     recorded = RecordedOperations(trace, parents)
@@ -173,7 +176,8 @@ def _reprice_works(
 
     def ratios_of(wanted: Sequence[Operation | None]) -> Ratios:
         if sides[0].device != sides[1].device and is_learned:
-            return ratios_elsewhere(recorded_works(trace, program.works, before, wanted), *sides, growth)
+            of_wanted = recorded_works(trace, program.works, before, wanted)
+            return ratios_elsewhere(of_wanted, *sides, growth, kernels)
         return price_ratios(before, wanted, *sides, growth)
 
     ratios = ratios_of(after)

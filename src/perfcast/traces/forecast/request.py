@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from perfcast.core.cluster import Cluster
 from perfcast.traces.events import Trace
+from perfcast.traces.forecast.eager_kernels import VendorKernels
 from perfcast.traces.forecast.ratios import Side
 from perfcast.traces.forecast.what_if import Changes
 from perfcast.traces.overheads.profile import OverheadProfile
@@ -35,6 +36,7 @@ class TraceForecastRequest:
         batch: (recorded, wanted) batch; None: as recorded.
         cluster: Links that collectives run over; None: collectives stay as recorded.
         world_size: Ranks of collectives on it; None: as recorded.
+        kernels: Constants of eager kernels by vendor, for another device; None: the shipped ones.
         host, recorded_host: Processors of the wanted and the recorded machine beside another device, as
             ``cost.host.processors`` names them; None: what machines with the device usually have.
         profile: Another host's overheads; None: the recorded ones.
@@ -52,6 +54,7 @@ class TraceForecastRequest:
     batch: tuple[int, int] | None = None
     cluster: Cluster | None = None
     world_size: int | None = None
+    kernels: Mapping[str, VendorKernels] | None = None
     host: str | None = None
     recorded_host: str | None = None
     profile: OverheadProfile | None = None

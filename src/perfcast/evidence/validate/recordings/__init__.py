@@ -1,0 +1,1 @@
+"""Recordings forecast from others: a model's on another device, and steps left out."""
