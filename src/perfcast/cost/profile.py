@@ -125,6 +125,11 @@ class DeviceProfile:
     lines: tuple[Line, ...]
     refused: tuple[RefusedFamily, ...] = ()
 
+    @property
+    def threads(self) -> str:
+        """'1 thread', '2 threads'."""
+        return "1 thread" if self.num_threads == 1 else f"{self.num_threads} threads"
+
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; infinite rates become null."""
         data: dict[str, Any] = {"schema": SCHEMA}
@@ -285,7 +290,7 @@ def local_device(profile: DeviceProfile) -> Device:
     peaks = {DTYPES_BY_LABEL[label]: rate for label, rate in profile.peak_flops_per_second.items()}
     return Device(
         name=profile.device,
-        title=f"{profile.processor} ({profile.num_threads} threads)",
+        title=f"{profile.processor} ({profile.threads})",
         vendor="cpu" if profile.device == "cpu" else "nvidia",
         architecture=profile.processor,
         die=profile.processor,

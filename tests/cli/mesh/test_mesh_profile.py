@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from perfcast.cli.mesh.cost import cost
 from perfcast.cli.mesh.profile import profile
 from perfcast.cost.cluster_profile import load_cluster_profile
 from perfcast.errors import InputError
@@ -101,3 +102,11 @@ def test_the_page_draws_measured_times_beside_the_curve_of_each_axis(log: Path, 
     html = page.read_text()
     assert 'id="figure-axis-0"' in html
     assert "all reduce, measured" in html
+
+
+def test_a_profile_stands_beside_the_forecast_of_the_same_sizes_in_the_text(log: Path, tmp_path: Path):
+    run("--from-log", log, "--mesh", "world=4", "--output", tmp_path / "p.json")
+    asked = ["--cluster", "dgx-h100:4", "--collective", "all_reduce", "--bytes", "64MiB"]
+    result = CliRunner().invoke(cost, [*asked, "--profile", str(tmp_path / "p.json")])
+    assert "Beside profile log" in result.output
+    assert "691 µs" in result.output  # 20 µs and 64 MiB at 100 GB/s

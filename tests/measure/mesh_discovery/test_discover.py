@@ -184,3 +184,10 @@ def test_samples_of_another_number_of_ranks_are_refused():
 def test_fewer_than_two_ranks_are_refused(num_ranks: int):
     with pytest.raises(InputError, match="cannot be discovered"):
         discover_mesh(lambda pairs: (np.ones(len(pairs)), np.ones(len(pairs))), num_ranks)
+
+
+def test_a_single_pair_is_no_surer_than_its_repeats():
+    cluster = make_cluster(2, np.random.default_rng(0), num_levels=1)
+    (axis,) = found_in(cluster).axes
+    assert axis.num_pairs == 1
+    assert axis.latency_low_seconds < axis.latency_seconds < axis.latency_high_seconds

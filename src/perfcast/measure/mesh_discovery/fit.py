@@ -29,7 +29,7 @@ def fit_axes(found: Hierarchy) -> tuple[DiscoveredAxis, ...]:
 
 
 def _axis(name: str, size: int, pairs: PairSamples) -> DiscoveredAxis:
-    """Means over pairs, weighted by their measurements; the interval is that of a weighted mean."""
+    """Means over pairs, weighted by their measurements, with the interval of such a mean or of repeats."""
     if not len(pairs.pairs):
         return unmeasured_axis(name, size)
     weights = pairs.counts.astype(np.float64)
@@ -37,7 +37,9 @@ def _axis(name: str, size: int, pairs: PairSamples) -> DiscoveredAxis:
     variance = np.average((pairs.costs - mean) ** 2, axis=0, weights=weights)
     effective = weights.sum() ** 2 / (weights**2).sum()
     noise = np.nan_to_num(pairs.repeat_variance()) / weights.mean()
-    low, high = mean + np.multiply.outer((-_QUANTILE, _QUANTILE), np.sqrt(variance / max(1.0, effective - 1)))
+    # Pairs that happen to agree, or a single one, are no surer than their repeats.
+    of_mean = np.maximum(variance / max(1.0, effective - 1), noise / len(pairs.pairs))
+    low, high = mean + np.multiply.outer((-_QUANTILE, _QUANTILE), np.sqrt(of_mean))
     return DiscoveredAxis(
         name=name,
         size=size,

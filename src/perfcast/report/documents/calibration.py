@@ -45,7 +45,7 @@ def document_of(profile: DeviceProfile, measurements: Sequence[Measurement]) -> 
     notes = (Note("R² and mean absolute error on measurements held out from the fit."), *_doubts(profile))
     return Document(
         title=f"Calibration of {profile.processor}",
-        lead=f"{profile.num_threads} threads, PyTorch {profile.torch_version}, {profile.measured_at}",
+        lead=f"{profile.threads}, PyTorch {profile.torch_version}, {profile.measured_at}",
         facts=(
             Fact("Peak", peaks),
             Fact("Copies beyond the cache", format_count(profile.dram_bytes_per_second, "B/s")),

@@ -43,6 +43,7 @@ def document_of(
     """
     blocks: list[Block] = [Section(title="Bandwidth", blocks=(sweep_figure(sweep, measured),), only="page")]
     blocks.append(_sizes(sweep, is_decimal=is_decimal))
+    blocks += _beside(sweep, measured, is_decimal=is_decimal)
     blocks.append(mesh_section(mesh, sweep.axes))
     if fabric:
         title = f"Simulated flow by flow on {fabric}"
@@ -95,6 +96,32 @@ def _sizes(sweep: CollectiveSweep, *, is_decimal: bool) -> Table:
         ),
         rows=tuple(rows),
     )
+
+
+def _beside(sweep: CollectiveSweep, measured: Sequence[Points], *, is_decimal: bool) -> list[Block]:
+    """Seconds of what was measured of just these sizes, beside the forecast; other points are drawn alone."""
+    known = [points for points in measured if list(points[1]) == sweep.message_bytes.tolist()]
+    tables: list[Block] = []
+    for name, _, rates in known:
+        rows = [
+            (
+                _size(size, is_decimal=is_decimal),
+                forecast,
+                size * sweep.bus_factor / rate if rate else None,
+                forecast * rate / (size * sweep.bus_factor) if rate else None,
+            )
+            for size, forecast, rate in zip(
+                sweep.message_bytes.tolist(), sweep.times.seconds.tolist(), rates, strict=True
+            )
+        ]
+        columns = (
+            Column("Message", "B"),
+            Column("Forecast", "s"),
+            Column("Measured", "s"),
+            Column("Forecast / measured", "×"),
+        )
+        tables.append(Table(title=f"Beside {name}", columns=columns, rows=tuple(rows)))
+    return tables
 
 
 def _simulated(times: Sequence[FabricTime], *, is_decimal: bool) -> Table:

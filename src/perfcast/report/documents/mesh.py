@@ -39,7 +39,8 @@ def document_of(mesh: DiscoveredMesh, samples: PairSamples | None) -> Document:
         blocks += _matrices(mesh, samples)
     facts = [Fact("Confidence", f"{mesh.confidence:.2f}")]
     if mesh.num_measurements:
-        measured = f"{mesh.num_measured_pairs} pairs, {mesh.num_measurements} measurements"
+        pairs = "1 pair" if mesh.num_measured_pairs == 1 else f"{mesh.num_measured_pairs} pairs"
+        measured = f"{pairs}, {mesh.num_measurements} measurements"
         facts.append(Fact("Measured", measured))
     return Document(
         title="Discovered mesh", lead=describe_shape(mesh), facts=tuple(facts), blocks=tuple(blocks)
