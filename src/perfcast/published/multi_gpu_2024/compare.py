@@ -8,11 +8,9 @@ from perfcast.catalogs.devices import load_device
 from perfcast.errors import InputError
 from perfcast.files.reading import read_toml
 from perfcast.published.comparison import Comparison, Figure, print_comparison
-from perfcast.published.multi_gpu_2024.cost import load_lin2024_cost
 from perfcast.published.multi_gpu_2024.iteration import predict_iteration
 from perfcast.published.multi_gpu_2024.predictor import NAME
 from perfcast.published.multi_gpu_2024.recorded import forecast_recorded
-from perfcast.published.nets.store import predictor_folder
 from perfcast.traces.kineto.reader import read_ranks
 from perfcast.traces.timeline.ranks import build_ranks
 
@@ -73,10 +71,9 @@ def _recorded_figures(data: Path) -> tuple[Figure, ...]:
     note = "overheads of ranks 0-3, trimmed as published; kernels and collectives as recorded"
     figures = [_step_figure(named, plain, measured, note)]
     try:
-        cost = load_lin2024_cost(predictor_folder(NAME, 0))
-    except InputError:
+        step, kernels = forecast_recorded(asked, load_device(DEVICE), overheads_of=seen)
+    except InputError:  # the kernel models are not trained here
         return tuple(figures)
-    step, kernels = forecast_recorded(asked, cost, load_device(DEVICE), seen)
     share = min(one.modelled_share for one in kernels)
     note = f"the same with {100 * share:.0f} % of the kernels' time by {NAME}"
     return (*figures, _step_figure(f"{named}, modelled kernels", step.step_seconds, measured, note))

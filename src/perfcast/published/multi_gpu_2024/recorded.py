@@ -19,8 +19,10 @@ from perfcast.cost.embedding.heuristic import HeuristicEmbeddingPricer
 from perfcast.cost.embedding.model import price_lookups
 from perfcast.cost.model import CostModel
 from perfcast.published.comparison import print_part
+from perfcast.published.multi_gpu_2024.cost import load_lin2024_cost
 from perfcast.published.multi_gpu_2024.iteration import KERNEL_FIXED_SECONDS, Iteration, predict_iteration
 from perfcast.published.multi_gpu_2024.predictor import NAME
+from perfcast.published.nets.store import predictor_folder
 from perfcast.traces.events import NONE, OperatorInputs, Trace
 from perfcast.traces.forecast.operations import RecordedOperations, lower_for
 from perfcast.traces.link.kernels import nest
@@ -47,21 +49,24 @@ class ModelledKernels:
 
 def forecast_recorded(
     traces: Sequence[Trace],
-    cost: CostModel,
     device: Device,
+    cost: CostModel | None = None,
     overheads_of: Sequence[RankProgram] | None = None,
 ) -> tuple[Iteration, tuple[ModelledKernels, ...]]:
     """A step of recorded ranks with overheads as published and kernels by their models.
 
     Args:
         device: That was recorded.
+        cost: Of kernels; None: what ``perfcast train lin2024`` left in the user's data folder.
         overheads_of: As ``iteration.predict_iteration`` has it.
 
     Raises:
+        InputError: The kernel models are not trained.
         CalibrationError, PlanError: As ``predict_iteration``; a device that the models do not know.
     """
     programs = build_ranks(traces)
-    found = tuple(model_kernels(t, p, cost, device) for t, p in zip(traces, programs, strict=True))
+    models = cost or load_lin2024_cost(predictor_folder(NAME, 0))
+    found = tuple(model_kernels(t, p, models, device) for t, p in zip(traces, programs, strict=True))
     return predict_iteration(programs, overheads_of, [one.seconds for one in found]), found
 
 
