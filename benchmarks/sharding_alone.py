@@ -57,7 +57,7 @@ NUM_RANKS, BATCH_SIZE, NUM_BATCHES = 4, 256, 2
 OURS, CLOSE = "perfcast", 0.03
 RULES_OF_STUDY = ("naive", "naive_chunk", "random", "size_greedy", "lookup_greedy", "size_lookup_greedy")
 #: Tables of the fit, measured in groups as on a rank.
-NUM_FITTED, GROUP = 480, 12
+NUM_FITTED, GROUP, NUM_PASSES = 480, 12, 4
 #: A table, in how many slices of columns, and which of them.
 Piece = tuple[int, int, int]
 
@@ -208,16 +208,20 @@ def make_fitted(options: argparse.Namespace) -> list[Fitted]:
 
 
 def measure_fitted(groups: Sequence[Fitted], options: argparse.Namespace) -> list[list[list[float]]]:
-    """Median seconds of every piece, forward and backward, of each group."""
-    found = []
-    for group in groups:
-        for piece in group.rank:
-            group.pieces.hold(piece)
-        group.pieces.run(group.rank, 0)
-        turns = [group.pieces.run(group.rank, turn) for turn in range(options.turns)]
-        group.pieces.bags.clear()
-        found.append(np.median(np.stack(turns), axis=0).tolist())
-    return found
+    """Median seconds of every piece, forward and backward, of each group.
+
+    All groups are measured several times over, so that no group stands for a slow minute of the machine.
+    """
+    turns: list[list[np.ndarray]] = [[] for _ in groups]
+    for _ in range(NUM_PASSES):
+        for group, own in zip(groups, turns, strict=True):
+            for piece in group.rank:
+                group.pieces.hold(piece)
+            group.pieces.run(group.rank, 0)
+            count = max(options.turns // NUM_PASSES, 1)
+            own += [group.pieces.run(group.rank, turn) for turn in range(count)]
+            group.pieces.bags.clear()
+    return [np.median(np.stack(own), axis=0).tolist() for own in turns]
 
 
 def lookup_of(pieces: Pieces, piece: Piece) -> EmbeddingLookup:
