@@ -49,10 +49,10 @@ def test_info_says_what_a_timeline_is(tmp_path: Path):
     assert "rank3.json.gz: timeline, schema 1" in text
     assert "cuda: 1 × NVIDIA H100" in text
     assert "rank 3 of 8" in text
-    assert "1 marked steps: 5.00 ms" in text
-    assert "1 operators on 1 threads, 2 kernels and copies" in text
+    assert "1 marked step: 5.00 ms" in text
+    assert "1 operator on 1 thread, 2 kernels and copies" in text
     said = " ".join(text.split())
-    assert "100.00% of kernels have their operator; 1 were launched before the recording" in said
+    assert "100.00% of kernels have their operator; 1 was launched before the recording" in said
 
 
 def test_info_says_what_an_execution_trace_is(tmp_path: Path):

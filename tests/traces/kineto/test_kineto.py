@@ -14,6 +14,7 @@ from made_up_traces import document, event, kernel, launch, timeline, write
 from perfcast.errors import TraceError
 from perfcast.traces.events import NONE, Category, OperatorInputs, Thread
 from perfcast.traces.kineto.reader import read_kineto, read_ranks
+from recorded_traces import two_kernels
 
 
 def test_events_stand_in_order_of_start_with_longer_ones_first(tmp_path: Path):
@@ -265,3 +266,28 @@ def test_nonsense_in_the_right_shape_is_read_or_refused(tmp_path: Path, content:
     with contextlib.suppress(TraceError):
         trace = read_kineto(path)
         assert np.all(trace.events.end_seconds >= trace.events.start_seconds)
+
+
+def test_the_words_of_the_first_kineto_are_those_of_today(tmp_path: Path):
+    today = two_kernels().as_dict()
+    words = {
+        "cpu_op": "Operator",
+        "user_annotation": "Operator",
+        "cuda_runtime": "Runtime",
+        "kernel": "Kernel",
+    }
+    first = {**today, "traceEvents": [{**e, "cat": words[e["cat"]]} for e in today["traceEvents"]]}
+    path = tmp_path / "first.json"
+    path.write_text(json.dumps(first))
+    found, known = read_kineto(path), two_kernels().read(tmp_path)
+    assert [step.number for step in found.steps] == [step.number for step in known.steps]
+    is_marked = known.events.categories == Category.ANNOTATION
+    assert (found.events.categories == known.events.categories)[~is_marked].all()
+
+
+def test_a_last_mark_in_which_nothing_began_is_no_step(tmp_path: Path):
+    recording = two_kernels()
+    recording.step(2, 100, 5)
+    assert [step.number for step in recording.read(tmp_path).steps] == [1]
+    recording.operator("aten::mm", 101, 2)
+    assert [step.number for step in recording.read(tmp_path).steps] == [1, 2]

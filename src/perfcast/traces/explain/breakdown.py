@@ -110,7 +110,7 @@ def break_down(analysed: Analysed) -> Breakdown:
         step_seconds=tuple((step.number, step.seconds) for step in trace.steps),
         device_time=_device_time(analysed, collectives),
         host_seconds=host_seconds(analysed),
-        num_launches=int((analysed.links.calls != NONE).sum()),
+        num_launches=_num_launches(analysed),
         kinds=share((kind.value for kind in work.kinds), work.seconds),
         phases=share(_phases(analysed, work), work.seconds),
         modules=_contexts(contexts.modules, contexts.labels, work),
@@ -136,6 +136,13 @@ def share(
         for label, (total, count, first) in sums.items()
     )
     return tuple(sorted(shares, key=lambda item: (-item.seconds, item.label)))
+
+
+def _num_launches(analysed: Analysed) -> int:
+    """Works that calls within the window launched."""
+    calls = analysed.links.calls[analysed.links.calls != NONE]
+    begun = analysed.trace.events.start_seconds[calls]
+    return int(((begun >= analysed.low) & (begun <= analysed.high)).sum())
 
 
 def _phases(analysed: Analysed, work: WindowWork) -> list[str]:

@@ -30,6 +30,9 @@ _CATEGORY_WORDS = {
     "cuda_runtime": Category.RUNTIME,
     "mtia_runtime": Category.RUNTIME,
     "xpu_runtime": Category.RUNTIME,
+    "xpu_driver": Category.DRIVER,
+    "privateuse1_runtime": Category.RUNTIME,
+    "privateuse1_driver": Category.DRIVER,
     "cuda_driver": Category.DRIVER,
     "kernel": Category.KERNEL,
     "gpu_memcpy": Category.MEMCPY,
@@ -39,6 +42,11 @@ _CATEGORY_WORDS = {
     "python_function": Category.PYTHON,
     "overhead": Category.OVERHEAD,
     "Trace": Category.SPAN,
+    "Operator": Category.OPERATOR,  # these words: Kineto of PyTorch 1.8 to 1.11
+    "Runtime": Category.RUNTIME,
+    "Kernel": Category.KERNEL,
+    "Memcpy": Category.MEMCPY,
+    "Memset": Category.MEMSET,
 }
 _ON_DEVICE = (*DEVICE_CATEGORIES, Category.DEVICE_ANNOTATION, Category.SYNCHRONIZATION)
 _NANOSECONDS_PER_MICROSECOND = 1000

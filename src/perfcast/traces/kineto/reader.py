@@ -16,7 +16,16 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.errors import TraceError
 from perfcast.traces.collectives.groups import groups_of, with_only_group
-from perfcast.traces.events import NONE, Category, DeviceProperties, Events, Step, Synchronization, Trace
+from perfcast.traces.events import (
+    CALL_CATEGORIES,
+    NONE,
+    Category,
+    DeviceProperties,
+    Events,
+    Step,
+    Synchronization,
+    Trace,
+)
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, Member, open_members
 from perfcast.traces.files.json_stream import JsonStream, garbage_collection_paused
 from perfcast.traces.kineto.collectives import collectives_of
@@ -24,6 +33,8 @@ from perfcast.traces.kineto.columns import Columns, Finished, Flow
 from perfcast.traces.marks import STEP_MARK
 
 _KEYS = frozenset({"traceEvents", "nodes"})
+#: Of the other steps' time, below which a last mark may be one that the end of the recording closed.
+_EMPTY_SHARE = 0.1
 _STEP_NAME = re.compile(STEP_MARK + r"#?\s*(\d{1,18})")
 
 
@@ -133,7 +144,7 @@ def _steps(events: Events) -> tuple[Step, ...]:
     rows = np.flatnonzero(
         events.is_in(Category.ANNOTATION, Category.OPERATOR) & np.isin(events.name_codes, list(numbers))
     )
-    return tuple(
+    marked = tuple(
         Step(
             numbers[int(events.name_codes[row])],
             int(row),
@@ -142,6 +153,18 @@ def _steps(events: Events) -> tuple[Step, ...]:
         )
         for row in rows
     )
+    return _without_empty_end(events, marked)
+
+
+def _without_empty_end(events: Events, marked: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps without a last one in which nothing began: the mark that the recording's end closed."""
+    others = [step.seconds for step in marked[:-1]]
+    if not others or marked[-1].seconds > _EMPTY_SHARE * float(np.median(others)):
+        return marked
+    began = events.start_seconds[events.rows_in(Category.OPERATOR, *CALL_CATEGORIES)]
+    last = marked[-1]
+    is_empty = not ((began >= last.start_seconds) & (began < last.end_seconds)).any()
+    return marked[:-1] if is_empty else marked
 
 
 def _devices(properties: object) -> tuple[DeviceProperties, ...]:

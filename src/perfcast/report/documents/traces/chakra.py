@@ -34,11 +34,12 @@ def _rank(rank: ChakraSummary) -> Section:
         facts.append(Fact("Messages", _counts(rank.num_messages_by_type)))
     facts.append(Fact("Longest path", _path(rank)))
     if rank.num_missing:
-        missing = f"{rank.num_missing} dependencies on nodes that are not there"
+        plural = "dependency" if rank.num_missing == 1 else "dependencies"
+        missing = f"{rank.num_missing:,} {plural} on nodes that are not there"
         facts.append(Fact("Missing", missing, "alarm"))
     number = f"rank {rank.rank}" if rank.rank >= 0 else "rank unknown"
     return Section(
-        title=f"{number}: {rank.num_nodes} nodes, {rank.num_dependencies} dependencies ({rank.source})",
+        title=f"{number}: {rank.num_nodes:,} nodes, {rank.num_dependencies:,} dependencies ({rank.source})",
         facts=tuple(facts),
     )
 
@@ -56,12 +57,12 @@ def _size(rank: ChakraSummary) -> str:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name.replace('_', '-')}" for name, count in counts.items())
+    return ", ".join(f"{count:,} {name.replace('_', '-')}" for name, count in counts.items())
 
 
 def _path(rank: ChakraSummary) -> str:
     path = format_seconds(rank.longest_path_seconds)
     if not rank.measured_seconds:
-        return path
+        return f"{path}, as far as this rank alone tells"
     error = round(rank.longest_path_seconds / rank.measured_seconds - 1, 4) + 0.0
     return f"{path}; recorded {format_seconds(rank.measured_seconds)} ({error:+.2%})"

@@ -30,7 +30,7 @@ def _recorded(rank: RankRecording) -> Section:
     files = [Fact(_FILE_KINDS.get(kind, kind), str(path)) for kind, path in sorted(rank.files.items())]
     problem = (Fact("problem", rank.problem, "alarm"),) if rank.problem else ()
     slow_down = (Fact("slow-down", _slow_down(rank)),) if rank.num_steps else ()
-    steps = f"{rank.num_steps} step{'' if rank.num_steps == 1 else 's'}" if rank.num_steps else "nothing"
+    steps = _counted(rank.num_steps, "step") if rank.num_steps else "nothing"
     return Section(
         title=f"rank {rank.rank} of {rank.world_size}: {steps}", facts=(*files, *slow_down, *problem)
     )
@@ -76,7 +76,9 @@ def _file(summary: TraceSummary) -> Section:
         facts.append(Fact("memory", held))
     if summary.kernel_link_rate is not None:
         before = summary.num_kernels_launched_before
-        launched = f"; {before} were launched before the recording" if before else ""
+        launched = (
+            f"; {before:,} {'was' if before == 1 else 'were'} launched before the recording" if before else ""
+        )
         rate = f"{summary.kernel_link_rate:.2%} of kernels have their operator{launched}"
         facts.append(Fact("links", rate))
     return Section(
@@ -89,15 +91,21 @@ def _file(summary: TraceSummary) -> Section:
 def _steps(summary: TraceSummary) -> str:
     steps = ", ".join(format_seconds(seconds) for seconds in summary.step_seconds[:8])
     more = " …" if len(summary.step_seconds) > 8 else ""
-    marked = f"{len(summary.step_seconds)} marked steps: {steps}{more}" if steps else "no marked steps"
+    marked = (
+        f"{_counted(len(summary.step_seconds), 'marked step')}: {steps}{more}" if steps else "no marked steps"
+    )
     return f"{format_seconds(summary.seconds)}; {marked}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _events(summary: TraceSummary) -> str:
     return (
-        f"{summary.num_operators} operators on {summary.num_threads} threads, "
-        f"{summary.num_kernels} kernels and copies, {summary.num_collectives} collectives, "
-        f"{summary.num_synchronizations} synchronisations; "
+        f"{_counted(summary.num_operators, 'operator')} on {_counted(summary.num_threads, 'thread')}, "
+        f"{summary.num_kernels:,} kernels and copies, {_counted(summary.num_collectives, 'collective')}, "
+        f"{_counted(summary.num_synchronizations, 'synchronisation')}; "
         f"shapes {'recorded' if summary.has_shapes else 'not recorded'}"
     )
 
@@ -117,7 +125,9 @@ def _link(report: LinkReport) -> Section:
     )
     facts = [Fact(f"by {report.how}", linked)]
     if report.num_violations:
-        outside = f"{report.num_violations} nodes; {report.num_violations_repaired} after the repair"
+        outside = (
+            f"{_counted(report.num_violations, 'node')}; {report.num_violations_repaired} after the repair"
+        )
         facts.append(Fact("outside their callers", outside))
     if report.kernel_rate is not None:
         facts.append(Fact("kernels", f"{report.kernel_rate:.2%} of kernels have their operator"))
