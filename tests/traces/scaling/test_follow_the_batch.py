@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
@@ -159,3 +161,15 @@ def test_results_that_cannot_be_followed_are_said(times: int):
     (variable,) = scaling.assumed(len(script.calls) - 1)
     assert "_no_such_operator" in scaling.origin(variable).what
     assert scaling.shapes(len(script.calls) - 1, "scaled") == ((16 * times, 32),)
+
+
+def test_of_literal_sizes_beside_a_tensor_only_the_batch_follows():
+    script = Script()
+    x = script.linear(script.data("x", (16, 8)), 192, "h")
+    best, places = script.tensor("v", (16,)), script.tensor("i", (16,), "int64")
+    script.call("aten::max.dim", x, 1, False)
+    script.calls[-1] = replace(script.calls[-1], outputs=(best, places))
+    made = script.tensor("g", (16, 192))
+    script.call("aten::value_selecting_reduction_backward", best, 1, places, (16, 192), False, out=made)
+    script.call("aten::relu", made, out=script.tensor("r", (16, 192)))
+    assert last_shapes(script) == ((64, 192),)

@@ -58,10 +58,8 @@ def evidence_of_given(
         return found
     rows = max(range(len(shape)), key=lambda dim: (shape[dim] % batch == 0, shape[dim]), default=0)
     if batch in shape:
-        return [
-            own if size == batch else min(own, _BESIDE_THE_BATCH)
-            for own, size in zip(found, shape, strict=True)
-        ]
+        first = list(shape).index(batch)
+        return [own if dim == first else min(own, _BESIDE_THE_BATCH) for dim, own in enumerate(found)]
     if not shape or not shape[rows]:
         return found
     if is_whole and shape[rows] % batch == 0:
@@ -78,9 +76,15 @@ def _only(rows: int, evidence: float, num_dims: int) -> list[float]:
     return [evidence if dim == rows else _INSIDE_ROWS for dim in range(num_dims)]
 
 
-def evidence_of_literal(size: int, batch: int) -> float:
-    """Of a number that some operator takes as a size."""
-    return _of_size(size, batch) if batch > 1 else _SMALL
+def evidence_of_literals(sizes: Sequence[int], batch: int) -> list[float]:
+    """Of numbers that some operator takes as sizes beside its tensors."""
+    if batch < 2:
+        return [_SMALL] * len(sizes)
+    found = [_of_size(size, batch) for size in sizes]
+    if batch not in sizes:
+        return found
+    first = list(sizes).index(batch)
+    return [own if dim == first else min(own, _BESIDE_THE_BATCH) for dim, own in enumerate(found)]
 
 
 def _of_size(size: int, batch: int) -> float:

@@ -19,7 +19,7 @@ from perfcast.traces.scaling.sources import (
     PARAMETERS,
     SIZES,
     evidence_of_given,
-    evidence_of_literal,
+    evidence_of_literals,
 )
 
 #: Optimizers' operators: what they write into, and was there before, are parameters and their states.
@@ -192,7 +192,7 @@ class Tensors:
                 continue
             sizes = tuple(number for number in numbers if isinstance(number, int))
             if tensors:
-                dims = tuple(self._literal(size, call) if 1 < size < 2**62 else fixed(size) for size in sizes)
+                dims = self._beside(sizes, call)
             else:
                 what = f"a tensor of {call.operator}"
                 dtype = "int64" if call.operator in ("aten::randint", "aten::arange") else _dtype_made(call)
@@ -205,10 +205,16 @@ class Tensors:
             self.literals[call.place] = found
         return found
 
-    def _literal(self, size: int, call: ScalingCall) -> Dim:
-        origin = Origin(f"a size given to {call.operator}", size)
-        variable = self.assumptions.add(evidence_of_literal(size, self._batch), origin)
-        return growing(size, ((variable, 1),))
+    def _beside(self, sizes: tuple[int, ...], call: ScalingCall) -> Dims:
+        """Sizes that an operator takes beside its tensors, each a variable of its own."""
+        found = []
+        for size, evidence in zip(sizes, evidence_of_literals(sizes, self._batch), strict=True):
+            origin = Origin(f"a size given to {call.operator}", size)
+            is_size = 1 < size < _MOST
+            found.append(
+                growing(size, ((self.assumptions.add(evidence, origin), 1),)) if is_size else fixed(size)
+            )
+        return tuple(found)
 
 
 def tells_held(operator: str) -> bool:
