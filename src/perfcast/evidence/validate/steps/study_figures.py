@@ -11,10 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perfcast.evidence.validate.kernels.trained import find_trained
+import numpy as np
+
+from perfcast.core.arrays import Floats
+from perfcast.evidence.validate.kernels.trained import STUDY_DEVICES, find_trained
 from perfcast.evidence.validate.steps.suite import validate_neusight
 from perfcast.published.comparison import Comparison, Figure
-from perfcast.published.nets.compare import Place, describe_row
+from perfcast.published.nets.compare import PLACES, describe_row
 from perfcast.published.registry import BATCHED_PRODUCT_NETS, PREDICTORS, training_command
 
 #: System → its predictors whose steps the study printed.
@@ -26,8 +29,9 @@ SCORED: Mapping[str, tuple[str, ...]] = {
 }
 #: Groups of the suite's summary that are shown, in order.
 _GROUPS = ("mode, distribution", "mode", "all")
-#: Sets of test products, and what the study calls them.
-_PLACES: Mapping[str, Place] = {"bmm, in distribution": "in distribution", "bmm, unseen device": "out of it"}
+#: Devices and sizes of the products that nets were trained on; the study's grid ends there.
+_TRAINED_ON = sorted(STUDY_DEVICES)
+LARGEST_TRAINED = 1024
 
 
 def with_study(found: Comparison, data: Path) -> Comparison:
@@ -41,7 +45,7 @@ def with_study(found: Comparison, data: Path) -> Comparison:
     names = SCORED.get(found.system, ())
     ready = tuple(name for name in names if not PREDICTORS[name].is_trained or find_trained(name, "nvidia"))
     lacking = [f"{name}: not trained ({training_command(name)})" for name in names if name not in ready]
-    reason = "; ".join(filter(None, (found.reason, *lacking)))
+    reason = " ".join(filter(None, (found.reason, "; ".join(lacking))))
     if found.system == "nets":
         ours = product_errors(ready, data) if ready else {}
         scored = tuple(replace(one, ours=ours.get(one.what)) for one in found.figures)
@@ -51,14 +55,24 @@ def with_study(found: Comparison, data: Path) -> Comparison:
 
 
 def product_errors(names: Sequence[str], data: Path) -> dict[str, float]:
-    """Mean errors in percent of nets on the study's test products, by the row of their comparison."""
+    """Mean errors in percent of nets on the study's test products, by the row of their comparison.
+
+    In distribution are devices that were trained on and sizes of at most what was (``LARGEST_TRAINED``).
+    """
     result = validate_neusight([_folder(data) / "bmm_test.parquet"], names)
-    found = {}
-    for one in result.summary:
-        place = _PLACES.get(str(one["value"])) if one["group"] == "operation, distribution" else None
-        if place is not None and one["n"]:
-            found[describe_row(one["predictor"], place)] = _percent(one)
-    return found
+    errors: dict[str, list[Floats]] = {}
+    for priced in result.priced:
+        cases = priced.cases
+        if cases.kernels is None:
+            continue
+        sizes = np.stack([cases.kernels.size(name) for name in ("batch", "m", "k", "n")])
+        is_inside = (sizes <= LARGEST_TRAINED).all(axis=0) & np.isin(cases.catalog_device, _TRAINED_ON)
+        for name, prices in priced.prices.items():
+            apart = np.abs(prices.seconds / cases.seconds - 1)
+            for place, rows in zip(PLACES, (is_inside, ~is_inside), strict=True):
+                errors.setdefault(describe_row(name, place), []).append(apart[rows & np.isfinite(apart)])
+    joined = {row: np.concatenate(parts) for row, parts in errors.items()}
+    return {row: 100 * float(apart.mean()) for row, apart in joined.items() if len(apart)}
 
 
 def _folder(data: Path) -> Path:
