@@ -169,3 +169,21 @@ def test_sizes_of_an_undescribed_all_to_all_are_those_of_its_mark(tmp_path: Path
     nesting = nest(trace.events)
     (timed,) = find_collectives(trace, link_kernels(trace.events, nesting), nesting.parents)
     assert (timed.name, timed.message_bytes, timed.group_size) == ("all_to_all", 2400, 2)
+
+
+@pytest.mark.parametrize("together", [[], [event("record_param_comms", 27, 12, Collective_name="coalesced")]])
+def test_messages_that_are_sent_together_share_their_kernel(
+    tmp_path: Path, together: list[dict[str, Any]]
+) -> None:
+    told = {"In_msg_nelems": 9, "Out_msg_nelems": 9, "dtype": "Float", "Process_Group_Ranks": "[0, 1]",
+            "Process_Group_Name": "0", "Group_size": 2, "Rank": 1}  # fmt: skip
+    asked = [
+        event("record_param_comms", 10 * place, 6, Collective_name=name, **told)
+        for place, name in enumerate(("send", "recv"))
+    ]
+    trace = recorded(tmp_path, [*asked, *together], "ncclKernel_SendRecv")
+    found = recorded_collectives(trace)
+    assert [(one.collective.name, one.collective.peer, len(one.work_rows)) for one in found] == [
+        ("send", 1, 1),
+        ("recv", 1, 1),
+    ]

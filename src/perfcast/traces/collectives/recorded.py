@@ -11,6 +11,7 @@ from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.groups import with_only_peer
 from perfcast.traces.collectives.kernels import is_communication
 from perfcast.traces.collectives.undescribed import (
+    batches_of_messages,
     carried_out_in_order,
     collectives_by_kernels,
     with_groups_of_streams,
@@ -20,6 +21,8 @@ from perfcast.traces.link.kernels import KernelLinks, innermost, link_kernels, n
 from perfcast.traces.marks import GLOO
 
 _ASKING = (Category.OPERATOR, Category.ANNOTATION)
+#: The record of several that were asked for one by one.
+_TOGETHER = "coalesced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def recorded_collectives(
     events = trace.events
     parents = nest(events).parents if parents is None else parents
     links = link_kernels(events) if links is None else links
-    asked = [c for c in trace.collectives if events.categories[c.row] in _ASKING]
+    asked = [c for c in trace.collectives if events.categories[c.row] in _ASKING and c.name != _TOGETHER]
     work: dict[int, list[int]] = {collective.row: [] for collective in asked}
     is_asked = np.zeros(len(events), dtype=bool)
     is_asked[list(work)] = True
@@ -57,7 +60,8 @@ def recorded_collectives(
     undescribed: list[tuple[int, int]] = []
     requests = innermost(parents, links.calls, is_asked)
     for row, call, request in zip(links.rows.tolist(), links.calls.tolist(), requests.tolist(), strict=True):
-        is_described, is_one = row in trace.collective_by_row, is_communication(events.name(row))
+        own, is_one = trace.collective_by_row.get(row), is_communication(events.name(row))
+        is_described = own is not None and own.name != _TOGETHER
         if request != NONE and (is_described or is_one):
             work[request].append(row)
         elif is_described:
@@ -68,9 +72,11 @@ def recorded_collectives(
     workless = [c for c in asked if not work[c.row] and c.row not in ranges and not _is_gloo(trace, c)]
     unlinked = [row for row, call in undescribed if call == NONE]
     matched = dict(carried_out_in_order(trace, unlinked, workless))
-    undescribed = [(row, call) for row, call in undescribed if row not in matched]
-    for row, collective in matched.items():
-        work[collective.row].append(row)
+    batches = batches_of_messages(trace, undescribed, [c for c in workless if c not in matched.values()])
+    undescribed = [(row, call) for row, call in undescribed if row not in matched and row not in batches]
+    for row, own_collectives in ({row: (one,) for row, one in matched.items()} | batches).items():
+        for collective in own_collectives:
+            work[collective.row].append(row)
     found = [
         RecordedCollective(c, NONE, (c.row,))
         if _is_gloo(trace, c)

@@ -77,6 +77,29 @@ def carried_out_in_order(
     return found
 
 
+def batches_of_messages(
+    trace: Trace, kernels: Sequence[tuple[int, int]], asked: Sequence[Collective]
+) -> dict[int, tuple[Collective, ...]]:
+    """Kernels that carry out several messages at once, with all of them.
+
+    ``batch_isend_irecv`` asks for each message and launches one kernel when all have been asked for.
+
+    Args:
+        kernels: Row of each kernel, and of the call that launched it or ``NONE``.
+        asked: In order, those of which no kernel is known.
+    """
+    events, left = trace.events, [one for one in asked if one.is_message]
+    found: dict[int, tuple[Collective, ...]] = {}
+    for row, call in sorted(kernels, key=lambda pair: pair[1]):
+        if call == NONE or word_of_kernel(events.name(row)) != _MESSAGES:
+            continue
+        own = [c for c in left if c.row < call and events.threads[c.row] == events.threads[call]]
+        if own:
+            found[row] = tuple(own)
+            left = [one for one in left if one not in own]
+    return found
+
+
 def _around(parents: Integers, row: int) -> Iterable[int]:
     while row != NONE:
         row = int(parents[row])
