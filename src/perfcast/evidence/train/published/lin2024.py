@@ -7,6 +7,7 @@ epoch; errors are of these rows. (The study keeps the net with the least error o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from perfcast.published.multi_gpu_2024.regressors import (
     part_name,
 )
 from perfcast.published.nets.archive import Archive
+from perfcast.published.nets.direct import Scaling
 from perfcast.units import MILLI
 
 if TYPE_CHECKING:
@@ -95,11 +97,13 @@ def train_lin2024(request: TrainingRequest) -> dict[str, Any]:
     )
 
 
+@dataclass(frozen=True, eq=False)
 class _LeftOut:
     """Rows that a net has not seen: its features, how it scales them, and what was measured."""
 
-    def __init__(self, inputs: Floats, scaling: Any, seconds: Floats) -> None:
-        self.inputs, self.scaling, self.seconds = inputs, scaling, seconds
+    inputs: Floats
+    scaling: Scaling
+    seconds: Floats
 
 
 def _train(
