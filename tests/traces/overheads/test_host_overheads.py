@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.errors import CalibrationError
-from perfcast.traces.overheads.profile import apply_overheads, fit_overheads, keys_of
+from perfcast.traces.overheads.profile import apply_overheads, fit_overheads, keys_of, overheads_half_width
 from perfcast.traces.overheads.store import load_overheads, save_overheads
 from perfcast.traces.overheads.trimmed import fit_trimmed_overheads
 from perfcast.traces.timeline.program import HostPiece, Overhead, RankProgram
@@ -46,6 +46,16 @@ def test_an_estimate_leans_on_the_coarser_mean_by_hand():
     # step: (2 + 2.25) / 2 = 2.125. And 5.875.
     assert profile.seconds(program.pieces[0]) == pytest.approx(2.125 * MICRO)
     assert profile.seconds(program.pieces[1]) == pytest.approx(5.875 * MICRO)
+
+
+def test_what_examples_differ_by_is_the_width_of_a_forecast_by_hand():
+    profile = fit_overheads([gaps(("a", "b", 2), ("a", "b", 4), ("c", "d", 3))], strength=1e-9)
+    program = gaps(("a", "b", 0), ("a", "b", 0))
+    # Two pieces of 1 µs of deviation apart, of 2 and 4 µs by their places.
+    expected = (
+        1.6449 * 2**0.5 / sum(piece.seconds / MICRO for piece in apply_overheads(profile, program).pieces)
+    )
+    assert overheads_half_width(profile, program) == pytest.approx(expected)
 
 
 def test_an_unseen_pair_takes_what_is_known_of_its_follower():

@@ -72,7 +72,11 @@ def with_unknown_rest(variant: Variant, device: Device) -> Variant:
     That stays as recorded; all of the step may be as many times faster or slower as a processor that nobody
     named.
     """
-    spread = resolve_processor(None, device).spread
+    return with_spread(variant, resolve_processor(None, device).spread)
+
+
+def with_spread(variant: Variant, spread: float) -> Variant:
+    """The program beside a host that may be so many times faster or slower."""
     return replace(variant, low=_scaled(variant.low, 1 / spread), high=_scaled(variant.high, spread))
 
 

@@ -22,7 +22,12 @@ from perfcast.traces.forecast.elsewhere import LEARNED, ratios_elsewhere, record
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
 from perfcast.traces.forecast.lines import check_second, on_lines
 from perfcast.traces.forecast.operations import RecordedOperations
-from perfcast.traces.forecast.other_host import find_other_host, with_other_host, with_unknown_rest
+from perfcast.traces.forecast.other_host import (
+    find_other_host,
+    with_other_host,
+    with_spread,
+    with_unknown_rest,
+)
 from perfcast.traces.forecast.processor import on_other_processor
 from perfcast.traces.forecast.ratios import (
     AS_RECORDED,
@@ -38,7 +43,7 @@ from perfcast.traces.forecast.request import SecondRecording, TraceForecastReque
 from perfcast.traces.forecast.unresolved import UnresolvedSize, unresolved_sizes, widened
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.link.kernels import nest
-from perfcast.traces.overheads.profile import apply_overheads
+from perfcast.traces.overheads.profile import apply_overheads, overheads_half_width
 from perfcast.traces.timeline.program import RankProgram
 from perfcast.traces.timeline.ranks import build_ranks
 
@@ -117,7 +122,9 @@ def _reprice(
         change = change_of_batch(trace, parents, *request.batch, request.calls.get(trace.rank))
     is_host = runs_on_host(program)
     program, cost = _without_recording(trace, program, request.plain_seconds.get(trace.rank))
+    overheads = 0.0
     if request.profile:
+        overheads = overheads_half_width(request.profile, program)
         program = apply_overheads(request.profile, program)
     if other is not None and request.second is not None and request.batch is not None:
         recorded, wanted = request.batch
@@ -137,7 +144,7 @@ def _reprice(
     host = None if is_host else find_other_host(request)
     if host is not None:
         variant = with_other_host(variant, host)
-    return variant
+    return with_spread(variant, 1 + overheads) if overheads else variant
 
 
 def _sides(trace: Trace, request: TraceForecastRequest, is_host: bool) -> tuple[Side, Side] | None:

@@ -30,6 +30,7 @@ Groups = Sequence[Sequence[HostPiece]]
 #: Worths of a coarser mean that are tried, in examples.
 STRENGTHS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 DEFAULT_STRENGTH = 0.5
+_NORMAL = 1.6449  # 95th percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,15 @@ class OverheadProfile:
         """The estimate for a piece; 0 for a kind of which there was no example."""
         table, strength = self.means.get(piece.overhead, {}), self.strengths.get(piece.overhead, 0.0)
         return self.factors.get(piece.overhead, 1.0) * _estimate(table, strength, keys_of(piece))
+
+    def deviation_seconds(self, piece: HostPiece) -> float:
+        """How examples like a piece differ: those of its range, or of the finest key that several share."""
+        table = self.means.get(piece.overhead, {})
+        for key in reversed(keys_of(piece)[:-1]):
+            known = table.get(key)
+            if known is not None and (known.count > 1 or not key):
+                return known.deviation_seconds
+        return 0.0
 
 
 def keys_of(piece: HostPiece) -> tuple[Key, ...]:
@@ -100,6 +110,16 @@ def fit_overheads(
 def apply_overheads(profile: OverheadProfile, program: RankProgram) -> RankProgram:
     """The same program with a profile's host times."""
     return program.with_piece_seconds([profile.seconds(piece) for piece in program.pieces])
+
+
+def overheads_half_width(profile: OverheadProfile, program: RankProgram) -> float:
+    """Of the host's time with a profile's overheads, relative, 90 %: pieces err apart, each as its examples.
+
+    What a program does that the profile knows little of errs by much: its examples are those of coarse keys.
+    """
+    total = sum(profile.seconds(piece) for piece in program.pieces)
+    squares = sum(profile.deviation_seconds(piece) ** 2 for piece in program.pieces)
+    return _NORMAL * math.sqrt(squares) / total if total > 0 else 0.0
 
 
 def pieces_by_step(program: RankProgram) -> list[list[HostPiece]]:
