@@ -142,6 +142,16 @@ def test_an_axis_off_its_line_widens_the_interval_and_overlap_lowers_its_low_end
     assert beside.step_seconds == exact.step_seconds
 
 
+def test_ranks_that_share_a_core_take_turns_on_it_but_for_the_low_end():
+    step, device, lines = graph(ADD, collective(range(4))), made_up_device(), OneSecondEach()
+    alone = estimate_step(step, device, lines, Mesh((axis("dp", 4),)))
+    crowded = estimate_step(step, device, lines, Mesh((axis("dp", 4),)), crowding=2.0)
+    assert crowded.operator_seconds == pytest.approx(2 * alone.operator_seconds)
+    assert crowded.communication_seconds == alone.communication_seconds  # measured with all ranks at work
+    assert crowded.step_seconds_low == alone.step_seconds_low
+    assert alone.step_seconds < crowded.step_seconds < crowded.step_seconds_high
+
+
 @pytest.mark.parametrize(
     ("operation", "said"),
     [

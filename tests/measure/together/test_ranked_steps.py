@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from made_up_profile import profile
-from perfcast.measure.together.calibration import threads_of_rank
+from perfcast.measure.together.calibration import crowding_of, threads_of_rank
 from perfcast.measure.together.programs import RankedStep
 from perfcast.measure.together.steps import measure_together
 
@@ -43,5 +43,7 @@ def test_ranks_share_the_cores_unless_the_user_says_else(monkeypatch: pytest.Mon
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [threads_of_rank(ranks) for ranks in (1, 3, 16)] == [8, 2, 1]
+    assert [crowding_of(ranks) for ranks in (1, 3, 16)] == [1.0, 1.0, 2.0]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert threads_of_rank(4) == 5
+    assert crowding_of(4) == 2.5

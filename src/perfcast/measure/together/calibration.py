@@ -38,6 +38,11 @@ def threads_of_rank(num_ranks: int) -> int:
     return int(said) if said.isdigit() and int(said) else max(1, (os.cpu_count() or 1) // num_ranks)
 
 
+def crowding_of(num_ranks: int) -> float:
+    """Threads of so many ranks for each core of this machine, at least 1."""
+    return max(1.0, num_ranks * threads_of_rank(num_ranks) / (os.cpu_count() or 1))
+
+
 def environment_of_rank(num_ranks: int) -> dict[str, str]:
     """Of the processes of one machine that work side by side."""
     return {**local_environment(), "OMP_NUM_THREADS": str(threads_of_rank(num_ranks))}

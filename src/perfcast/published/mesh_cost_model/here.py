@@ -34,7 +34,7 @@ from perfcast.measure.mesh_discovery.found import DiscoveredMesh
 from perfcast.measure.mesh_discovery.matrix import PairSamples
 from perfcast.measure.mesh_discovery.worker import launch_and_discover
 from perfcast.measure.steps import StepTime
-from perfcast.measure.together.calibration import calibrate_together, threads_of_rank
+from perfcast.measure.together.calibration import calibrate_together, crowding_of, threads_of_rank
 from perfcast.measure.together.programs import RankedStep, program_of, request_of
 from perfcast.measure.together.steps import RankedTime, measure_together, replicated
 from perfcast.memory_use.first_touch import with_first_touch
@@ -152,6 +152,11 @@ class MeshStepAnswer:
     pairs: PairSamples | None = None
 
     @property
+    def crowding(self) -> float:
+        """Threads of all ranks for each core, at least 1; 1 where every rank has a GPU."""
+        return 1.0 if self.request.device == "cuda" else crowding_of(self.request.num_ranks)
+
+    @property
     def errors(self) -> tuple[float, ...]:
         """Of the steps that were forecast and measured."""
         return tuple(step.error for step in self.steps if step.error is not None)
@@ -163,6 +168,7 @@ class MeshStepAnswer:
             "processor": self.profile.processor,
             "num_ranks": self.request.num_ranks,
             "threads_of_rank": self.threads,
+            "crowding": self.crowding,
             "mode": self.request.mode,
             "axes": [axis.to_json() for axis in self.mesh.axes],
             "ranks": list(self.mesh.ranks),
@@ -357,6 +363,7 @@ def _step(
             LinearCost(profile),
             answer.mesh,
             overlaps=captured.overlaps,
+            crowding=answer.crowding,
         )
     except InputError as error:
         return StepOnMesh(name, step.is_replicated, reason=f"not forecast: {error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,13 +91,21 @@ class MeshCost:
 
 
 def estimate_step(
-    graph: Graph, device: Device, lines: CostModel, mesh: Mesh, *, overlaps: bool = False
+    graph: Graph,
+    device: Device,
+    lines: CostModel,
+    mesh: Mesh,
+    *,
+    overlaps: bool = False,
+    crowding: float = 1.0,
 ) -> MeshCost:
     """Price a graph: operators by the fitted lines, collectives by the axes that their ranks span.
 
     Args:
         graph: Of one rank, which stands for all.
         overlaps: Whether the program lets collectives run beside operators.
+        crowding: Ranks' threads for each core, at least 1: operators of ranks that take turns on a core last
+            so many times as long, but for the low end, as ranks that wait leave it to others.
 
     Raises:
         PlanError: A collective over ranks that are no group along the mesh's axes, between stages, or of a
@@ -106,9 +114,11 @@ def estimate_step(
     runs = Counter(node.operation for node in graph.nodes)
     compute = [index for index in runs if graph.operations[index].kind is not OperationKind.COLLECTIVE]
     operations = [graph.operations[index] for index in compute]
-    estimates = lines.estimate(operations, device)
+    alone = lines.estimate(operations, device)
+    estimates = replace(alone, seconds=alone.seconds * crowding, seconds_high=alone.seconds_high * crowding)
     counts = np.array([runs[index] for index in compute], dtype=np.float64)
-    low, high = join_intervals(estimates, counts, [operation.name for operation in operations])
+    names = [operation.name for operation in operations]
+    low, high = join_intervals(alone, counts, names)[0], join_intervals(estimates, counts, names)[1]
     memory = operator_memory(graph)
     operator_seconds = float(estimates.seconds @ counts)
     sent = _Sent()

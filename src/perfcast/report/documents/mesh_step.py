@@ -44,7 +44,7 @@ def document_of(answer: MeshStepAnswer) -> Document:
         f"PyTorch {profile.torch_version}",
         facts=tuple(facts),
         blocks=(
-            _steps(answer.steps), *_waits(answer.steps), _parts(answer.steps), *_notes(answer),
+            _steps(answer.steps), *_waits(answer), _parts(answer.steps), *_notes(answer),
             *_axes(answer),
             *(block for place, step in enumerate(answer.steps) for block in _operators(place, step)),
             Section(title="Fitted families", blocks=(lines_table(profile),), only="page"),
@@ -92,8 +92,12 @@ def _short(model: str) -> str:
     return model.rpartition("/")[2]
 
 
-def _waits(steps: Sequence[StepOnMesh]) -> list[Section]:
-    """Steps without the time in which a rank waited for a processor, where ranks did."""
+def _waits(answer: MeshStepAnswer) -> list[Section]:
+    """Steps without the time in which a rank waited for a processor, where ranks did.
+
+    Of ranks that share cores nothing: their waits for each other belong to the step.
+    """
+    steps = answer.steps if answer.crowding == 1 else ()
     known = [step for step in steps if step.measured is not None and step.measured.waited_share is not None]
     if not any((step.measured.waited_share or 0.0) > _DISTURBED for step in known if step.measured):
         return []
@@ -148,6 +152,14 @@ def _part(step: StepOnMesh, cost: MeshCost) -> tuple[Value | Cell, ...]:
 
 def _notes(answer: MeshStepAnswer) -> list[Note]:
     notes = [Note(f"{step.model}: {step.reason}", severity="alarm") for step in answer.steps if step.reason]
+    if answer.crowding > 1:
+        notes.append(
+            Note(
+                f"{answer.crowding:.3g} threads share each core: operators are taken to last so many times "
+                "as long as measured, but for the low end of the interval. What else runs here lengthens "
+                "steps too."
+            )
+        )
     doubtful = [line for line in answer.profile.lines if line.quality != "good"]
     if doubtful or answer.profile.refused:
         notes.append(
