@@ -50,6 +50,22 @@ def test_shapes_of_parameters_stay(tmp_path: Path):
     assert shapes_of(change, "aten::mm") == ((16, 5), (5, 3))
 
 
+def test_without_tensors_names_sizes_are_followed_from_where_data_are_made(tmp_path: Path):
+    recording = Recording()
+    recording.operator(
+        "aten::randint", 0, 5, Input_Dims=[[]] * 6, Input_type=["Scalar", "ScalarList", *[""] * 4],
+        Concrete_Inputs=["100", "[8, 32]", "4", "", "", ""],
+    )  # fmt: skip
+    recording.operator(
+        "aten::embedding", 5, 5, Input_Dims=[[100, 64], [8, 32]], Input_type=["float", "long int"],
+        Concrete_Inputs=["", ""],
+    )  # fmt: skip
+    recording.operator("aten::relu", 10, 5, Input_Dims=[[8, 32, 64]], Input_type=["float"])
+    change = change_of(recording.read(tmp_path), 8, 24)
+    assert shapes_of(change, "aten::embedding") == ((100, 64), (24, 32))
+    assert shapes_of(change, "aten::relu") == ((24, 32, 64),)
+
+
 def test_a_sparse_gradient_grows_with_its_rows_though_its_table_stays(tmp_path: Path):
     recording = Recording()
     recording.operator("aten::relu", 0, 5, Input_Dims=[[8, 4]], Input_type=["long int"])

@@ -93,7 +93,7 @@ def unresolved_sizes(
             (origin.what, origin.size, change.scaling.follows(variable))
             for variable in variables
             for origin in (change.scaling.origin(variable),)
-        ] or [(f"{change.trace.events.name(row)}, which no shapes were recorded of", 0, False)]
+        ] or [(f"{change.trace.events.name(row)}, whose sizes could not be followed", 0, False)]
         for key in dict.fromkeys(keys):
             found[key] = found.get(key, 0.0) + own / max(num_steps, 1)
     listed = [UnresolvedSize(*key, seconds=own) for key, own in found.items()]

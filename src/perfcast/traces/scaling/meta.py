@@ -100,6 +100,17 @@ def run_blank(operator: str, overload: str | None, arguments: tuple[Value, ...])
     return reason
 
 
+@lru_cache(maxsize=_CACHED)
+def fitting_overload(operator: str, arguments: tuple[Value, ...]) -> str | None:
+    """The first of an operator's overloads that takes these arguments; None where none does."""
+    if _LIBRARIES.search(operator):
+        return None
+    for candidate in _overloads(operator, None):
+        if not isinstance(_run(candidate, arguments), str):
+            return str(candidate._overloadname)
+    return None
+
+
 def _run(operator: Any, arguments: tuple[Value, ...]) -> Blanks | str:
     import torch
 

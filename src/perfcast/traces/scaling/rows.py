@@ -10,6 +10,7 @@ from perfcast.files.plain import json_or_none
 from perfcast.traces.dtype_words import dtype_bytes, dtype_of
 from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
 from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
+from perfcast.traces.scaling.meta import Blank, Value, fitting_overload
 
 
 def calls_of_rows(trace: Trace, parents: Integers) -> list[ScalingCall]:
@@ -33,8 +34,10 @@ def calls_of_rows(trace: Trace, parents: Integers) -> list[ScalingCall]:
         if inputs is not None:
             name = events.name(row)
             is_operator = "::" in name and not name.startswith(("torch::autograd", "autograd::"))
+            arguments = arguments_of(inputs)
+            overload = fitting_overload(name, tuple(map(_blank, arguments))) if is_operator else None
             found.append(
-                ScalingCall(row, name, None, arguments_of(inputs), None, last[row], is_operator=is_operator)
+                ScalingCall(row, name, overload, arguments, None, last[row], is_operator=is_operator)
             )
     return found
 
@@ -57,6 +60,12 @@ def arguments_of(inputs: OperatorInputs) -> tuple[Argument, ...]:
         else:
             found.append(_plain(value))
     return tuple(found)
+
+
+def _blank(argument: Argument) -> Value:
+    if isinstance(argument, TensorArgument):
+        return Blank(argument.shape, argument.strides, argument.dtype)
+    return tuple(map(_blank, argument)) if isinstance(argument, tuple) else argument
 
 
 def _tensor(dtype: str, shape: object, strides: object) -> TensorArgument | None:
