@@ -77,7 +77,8 @@ def with_measured_gaps(
 
     Gaps as recorded hold what a call's own caller costs, which a replay pays too: only a play tells how much
     of them is left. Where none has (nothing was played, or without gaps) and a timeline tells gaps, the
-    programs are played once for that; where the device is not here, what was found stays.
+    programs are played once for that, by the recorded ranks; where the device is not here, what was found
+    stays.
 
     Raises:
         TraceError: As ``replay``.
@@ -88,7 +89,9 @@ def with_measured_gaps(
         return own
     gaps: HostGaps = "scaled" if request.host_gaps == "off" else request.host_gaps
     once = replace(request.play, repeats=1, warm_up=0, profile_path="")
-    return replay(replace(request, host_gaps=gaps, play=once), prepared)[: len(prepared)]
+    as_recorded = replace(request.ranks, world_size=None, cluster=None, is_emulated=False)
+    asked = replace(request, host_gaps=gaps, play=once, num_ranks=None, ranks=as_recorded)
+    return replay(asked, prepared)
 
 
 def with_gaps(program: ReplayProgram, gaps_seconds: Sequence[float]) -> ReplayProgram:
