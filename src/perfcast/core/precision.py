@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -135,6 +136,7 @@ def inference_precision(
     )
 
 
+@functools.cache
 def training_precision(dtype: str) -> Precision:
     """The precision of a training: in a narrow format, products between tensors of bf16.
 
