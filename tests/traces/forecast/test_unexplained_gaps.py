@@ -54,3 +54,15 @@ def test_without_pauses_nothing_is_said(tmp_path: Path):
     found = forecast(paused(tmp_path, 0))
     assert found.unexplained == ()
     assert not any(note.startswith("unexplained") for note in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ((), "host times are as recorded"),
+        (("communication=2",), "host times are as recorded"),
+        (("host=2",), "host times are as recorded, and then divided by 2"),
+    ],
+)
+def test_host_times_are_said_to_be_what_they_are(tmp_path: Path, words: tuple[str, ...], note: str):
+    assert forecast(paused(tmp_path, 0), *words).assumptions[0] == note

@@ -173,3 +173,62 @@ def test_of_literal_sizes_beside_a_tensor_only_the_batch_follows():
     script.call("aten::value_selecting_reduction_backward", best, 1, places, (16, 192), False, out=made)
     script.call("aten::relu", made, out=script.tensor("r", (16, 192)))
     assert last_shapes(script) == ((64, 192),)
+
+
+def adjacency(script: Script, edges: int = 64) -> TensorArgument:
+    """A sparse matrix of a graph's 16 nodes, as ``torch.sparse_coo_tensor`` records it."""
+    places = script.numbers("places", (2, edges))
+    values = script.tensor("values", (edges,))
+    script.call("aten::ones", (edges,), 6, None, None, None, out=values)
+    made = script.tensor("sparse", (16, 16))
+    script.call(
+        "aten::_sparse_coo_tensor_with_dims_and_tensors", 2, 0, (16, 16), places, values, 6, 1, None, False,
+        None, out=made,
+    )  # fmt: skip
+    return made
+
+
+def test_a_sparse_matrix_of_a_graph_follows_its_nodes():
+    script = Script()
+    features = script.linear(script.data("x", (16, 8)), 32, "h")
+    merged = script.tensor("merged", (16, 16))
+    script.call("aten::coalesce", adjacency(script), out=merged)
+    summed = script.tensor("summed", (16, 32))
+    script.call("aten::_sparse_mm", merged, features, out=summed)
+    script.call("aten::_values", merged, out=script.tensor("told", (64,)))
+    script.call("aten::relu", script.tensor("told", (64,)), out=script.tensor("r", (64,)))
+    place = script.call("aten::_sparse_mm", merged, summed, out=script.tensor("again", (16, 32)))
+    scaling = script.scaled()
+    assert scaling.shapes(place) == ((64, 64), (64, 32))
+    assert scaling.shapes(place - 1) == ((256,),)
+    assert not scaling.followed.reasons
+
+
+def test_rows_of_a_compressed_matrix_are_one_less_than_its_pointers():
+    script = Script()
+    pointers, columns = script.tensor("p", (17,), "int64"), script.tensor("c", (64,), "int64")
+    matrix = script.tensor("sparse", (16, 16))
+    values = script.tensor("values", (64,))
+    script.call("aten::ones", (64,), 6, None, None, None, out=values)
+    script.call(
+        "aten::_sparse_csr_tensor_unsafe", pointers, columns, values, (16, 16), 6, 2, None, False, out=matrix
+    )
+    features = script.linear(script.data("x", (16, 8)), 32, "h")
+    summed = script.tensor("summed", (16, 32))
+    place = script.call("aten::_sparse_mm", matrix, features, out=summed)
+    script.call("aten::relu", summed, out=script.tensor("r", (16, 32)))
+    scaling = script.scaled()
+    assert scaling.shapes(place) == ((64, 64), (64, 32))
+    assert scaling.shapes(place + 1) == ((64, 32),)
+
+
+def test_a_size_that_no_argument_has_is_an_assumption_where_nothing_was_followed():
+    script = Script()
+    x = script.linear(script.data("x", (16, 8)), 32, "h")
+    made = script.tensor("made", (48, 5))
+    script.call("aten::_no_such_operator", x, out=made)
+    place = script.call("aten::relu", made, out=script.tensor("r", (48, 5)))
+    scaling = script.scaled()
+    assert [scaling.origin(v).what for v in scaling.assumed(place)] == ["a result of aten::_no_such_operator"]
+    assert scaling.shapes(place, "unscaled") == ((48, 5),)
+    assert scaling.shapes(place, "scaled") == ((192, 5),)

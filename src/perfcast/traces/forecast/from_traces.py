@@ -31,7 +31,12 @@ from perfcast.traces.forecast.unexplained import (
 )
 from perfcast.traces.forecast.unresolved import UnresolvedSize, describe_unresolved
 from perfcast.traces.forecast.variant import Variant
-from perfcast.traces.forecast.what_if import Changes, apply_changes, describe_changes
+from perfcast.traces.forecast.what_if import (
+    Changes,
+    apply_changes,
+    describe_changes,
+    describe_host_changes,
+)
 from perfcast.traces.link.kernels import nest
 from perfcast.traces.timeline.play import play_ranks
 from perfcast.traces.timeline.program import RankProgram
@@ -260,6 +265,14 @@ def _offset_note(programs: Sequence[RankProgram]) -> list[str]:
 
 
 def _host_note(trace: Trace, request: TraceForecastRequest) -> str:
+    """Whose host times they are, and what ``--what-if`` makes of them."""
+    note = _prices_of_host(trace, request) or "host times are as recorded"
+    changed = describe_host_changes(request.changes, is_host=trace.platform == "cpu")
+    return f"{note}, and then {changed}" if changed else note
+
+
+def _prices_of_host(trace: Trace, request: TraceForecastRequest) -> str | None:
+    """What host times rest on, where they are not the recorded ones."""
     other = find_other_host(request) if trace.platform != "cpu" else None
     if other is not None:
         return describe_other_host(other)
@@ -268,7 +281,9 @@ def _host_note(trace: Trace, request: TraceForecastRequest) -> str:
     before, after = request.before, request.after
     if before is not None and after is not None and before.device != after.device:
         return "operators are priced on the other processor; what is between them stays as recorded"
-    return "host times are as recorded"
+    if request.batch is not None and request.second is None and trace.platform == "cpu":
+        return "operators follow the batch; what is between them stays as recorded"
+    return None
 
 
 def _assumptions(

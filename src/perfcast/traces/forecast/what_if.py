@@ -123,6 +123,22 @@ def describe_changes(changes: Changes, program: RankProgram) -> list[str]:
     return notes
 
 
+def describe_host_changes(changes: Changes, *, is_host: bool) -> str:
+    """What the changes make of host times, in words; nothing where they leave them.
+
+    Args:
+        is_host: Whether operators run on the host itself.
+    """
+    found = []
+    if changes.speedups and is_host:
+        found.append("shorter by the operators that are faster")
+    if changes.host_factor != 1:
+        found.append(f"divided by {changes.host_factor:g}")
+    if changes.graphs:
+        found.append("those of launches replaced by graphs")
+    return " and ".join(found)
+
+
 def _speed_factors(
     changes: Changes, trace: Trace, parents: Integers, program: RankProgram
 ) -> tuple[list[float], int]:

@@ -28,7 +28,16 @@ from perfcast.traces.scaling.joins import all_of, candidates, join, join_all
 from perfcast.traces.scaling.meta import parameters_of
 from perfcast.traces.scaling.primes import Place, decoded, run
 from perfcast.traces.scaling.rules import SEARCHES, Dims, Shape, dim_alike, rule_of
-from perfcast.traces.scaling.tensors import SPARSE, Tensors, key_of, parameters_among, tells_held
+from perfcast.traces.scaling.sources import evidence_of_literals
+from perfcast.traces.scaling.sparse import (
+    join_rows,
+    join_sparse,
+    made_sparse,
+    makes_sparse,
+    sparse_outputs,
+    told,
+)
+from perfcast.traces.scaling.tensors import Tensors, key_of, parameters_among
 
 #: Layers over steps, with their states' batch in the second dim.
 _RECURRENT = frozenset({"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"})
@@ -74,6 +83,7 @@ def follow(calls: Sequence[ScalingCall], batch: int, world_size: int = 1) -> Fol
 class _Follower:
     def __init__(self, batch: int, world_size: int, parameters: set[Hashable]) -> None:
         assumptions = Assumptions()
+        self._batch = batch
         self._tensors = Tensors(assumptions, batch, world_size, parameters)
         self.found = Followed(assumptions, literals=self._tensors.literals)
         self._settled_until = -1  # the last place below a call whose results are known
@@ -159,9 +169,9 @@ class _Follower:
         self, call: ScalingCall, own: tuple[Dims, ...], made: Made, *, is_inside: bool
     ) -> list[Dims | None] | None:
         """Dims of the results; None where the call cannot be followed."""
-        if call.operator.startswith(SPARSE):
-            self._tensors.hold(call, own)
-        if tells_held(call.operator):
+        join_sparse(self.found.assumptions, call, own)
+        self._tensors.hold(call, made, own)
+        if told(call.operator) is not None:
             held = self._tensors.held(call)
             return None if held is None else [held]
         shapes = None if made is None else [None if tensor is None else tensor.shape for tensor in made]
@@ -182,6 +192,12 @@ class _Follower:
             window = self._tensors.window(call.outputs[0])
             return [window or tuple(fixed(size) for size in call.outputs[0].shape)]
         self._join_parts(call, own)
+        if shapes is not None and len(shapes) == 1 and shapes[0] is not None:
+            literals = self._tensors.literals_of(call) if makes_sparse(call.operator) else {}
+            sparse = sparse_outputs(call, own, literals, [shapes[0]])
+            if sparse is not None:
+                join_rows(self.found.assumptions, call, own, sparse[0])
+                return list(sparse)
         rule = rule_of(call)
         if rule is not None and shapes is not None and None not in shapes:
             canonical = tuple(self._canonical(dims) for dims in own)
@@ -198,6 +214,9 @@ class _Follower:
         """The results, as recorded, or as they come out of sizes as recorded."""
         if call.outputs is not None:
             return call.outputs
+        sparse = made_sparse(call)
+        if sparse is not None:
+            return [sparse]
         found = run(call, self.found.dims[call.place], {}, {})
         if isinstance(found, str):
             return None
@@ -262,24 +281,36 @@ class _Follower:
         return None
 
     def _guess(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
-        """Results of a call that could not be followed: as its arguments, where sizes agree."""
-        known = [dim for dims in own for dim in dims if variables_of(self.found.assumptions.canonical(dim))]
+        """Results of a call that could not be followed: as its arguments, where sizes agree.
+
+        Any other size of them is an assumption of its own, by what it is beside the batch.
+        """
+        literals = tuple(self._tensors.literals_of(call).values())
+        known = [
+            dim
+            for dim in (*(d for dims in own for d in dims), *literals)
+            if variables_of(self.found.assumptions.canonical(dim))
+        ]
         missing = [t for t in call.outputs or () if t is not None and not self._tensors.is_known(t)]
         if not known or (call.outputs is not None and not missing):
             return
         self.found.reasons[call.place] = "cannot be run without data"
         for tensor in missing:
             what = f"a result of {call.operator}"
-            dims = [dim_alike(own, at, size) for at, size in enumerate(tensor.shape)]
-            self._tensors.remember(tensor, tuple(self._guessed(dim, what) for dim in dims))
+            dims = [self._guessed((*own, literals), place, what) for place in enumerate(tensor.shape)]
+            self._tensors.remember(tensor, tuple(dims))
 
-    def _guessed(self, dim: Dim, what: str) -> Dim:
+    def _guessed(self, own: Sequence[Dims], place: tuple[int, int], what: str) -> Dim:
         """A dim of its own, that may grow as another one of its size does."""
-        powers = largest_monomial(self.found.assumptions.canonical(dim))
-        if not powers:
+        at, size = place
+        if size < 2:
+            return fixed(size)
+        dim = dim_alike(own, at, size)
+        if dim is not None and not largest_monomial(self.found.assumptions.canonical(dim)):
             return dim
-        variable = self.found.assumptions.add(0.5, Origin(what, size_of(dim)))
-        return growing(size_of(dim), ((variable, 1),))
+        (by_size,) = evidence_of_literals((size,), self._batch)
+        variable = self.found.assumptions.add(0.5 if dim is not None else by_size, Origin(what, size))
+        return growing(size, ((variable, 1),))
 
 
 def _at(call: ScalingCall, num_dims: int) -> int:

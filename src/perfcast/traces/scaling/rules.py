@@ -166,15 +166,17 @@ def _alike(
     call: ScalingCall, dims: Sequence[Dims], dtypes: Sequence[str], shapes: Sequence[Shape]
 ) -> list[Dims] | None:
     """Sizes as those of the arguments: of layers whose libraries cannot be run without memory."""
-    return [tuple(dim_alike(dims, at, size) for at, size in enumerate(shape)) for shape in shapes]
+    return [
+        tuple(dim_alike(dims, at, size) or fixed(size) for at, size in enumerate(shape)) for shape in shapes
+    ]
 
 
-def dim_alike(dims: Sequence[Dims], at: int, size: int) -> Dim:
+def dim_alike(dims: Sequence[Dims], at: int, size: int) -> Dim | None:
     """A dim of this size among the arguments': in the same place, else one that stays, else any."""
     here = [own[at] for own in dims if at < len(own) and size_of(own[at]) == size]
     anywhere = [dim for own in dims for dim in own if size_of(dim) == size and size > 1]
     stays = [dim for dim in anywhere if all(factor.is_fixed for factor in dim)]
-    return (*here, *stays, *anywhere, fixed(size))[0]
+    return next(iter((*here, *stays, *anywhere)), None)
 
 
 _RESHAPES = ("view", "reshape", "_unsafe_view", "_reshape_alias", "flatten", "unflatten", "ravel")

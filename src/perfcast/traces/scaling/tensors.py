@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import pairwise
 
 from perfcast.traces.scaling.assumptions import Assumptions, Origin
 from perfcast.traces.scaling.calls import ScalingCall, TensorArgument, tensors_in
 from perfcast.traces.scaling.extents import Dim, Factor, Powers, Term, fixed, growing, regrouped
-from perfcast.traces.scaling.joins import join_all
 from perfcast.traces.scaling.meta import dense_strides, parameters_of
 from perfcast.traces.scaling.primes import Place
 from perfcast.traces.scaling.rules import Dims, Shape, piece
@@ -21,13 +19,13 @@ from perfcast.traces.scaling.sources import (
     evidence_of_given,
     evidence_of_literals,
 )
+from perfcast.traces.scaling.sparse import holds_as_before, makes_sparse, parts_held, told
 
 #: Optimizers' operators: what they write into, and was there before, are parameters and their states.
 _OPTIMIZER = "Optimizer.step#"
 _UPDATES = ("aten::_foreach_", "aten::_fused_", "aten::addcdiv_", "aten::addcmul_", "aten::lerp_")
-#: Operators that make sparse tensors of places and values, and that tell them again.
-SPARSE = "aten::_sparse_coo_tensor"
-_HELD = {"aten::_indices": 0, "aten::indices": 0, "aten::_values": 1, "aten::values": 1}
+#: Makes gradients of tables that are sparse.
+_SPARSE = "aten::_sparse_coo_tensor"
 _MOST = 2**62
 
 
@@ -39,7 +37,7 @@ def parameters_among(calls: Sequence[ScalingCall]) -> set[Hashable]:
     found: set[Hashable] = set()
     last = -1
     for call in calls:
-        if call.operator.startswith(SPARSE) and call.outputs is None and len(call.arguments) > 2:
+        if call.operator.startswith(_SPARSE) and call.outputs is None and len(call.arguments) > 2:
             found.update(
                 argument for argument in call.arguments[2:4] if isinstance(argument, tuple) and argument
             )
@@ -160,20 +158,27 @@ class Tensors:
                 return (growing(tensor.shape[0], powers), *(fixed(size) for size in rest))
         return None
 
-    def hold(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
-        """Places and values of a sparse tensor: as many of the one as of the other."""
-        made = next((tensor for tensor in call.outputs or () if tensor is not None), None)
-        pairs = [(a, b) for a, b in pairwise(own) if len(a) == 2 and b]
-        if made is None or not pairs:
+    def hold(
+        self, call: ScalingCall, made: Sequence[TensorArgument | None] | None, own: tuple[Dims, ...]
+    ) -> None:
+        """Note what a sparse tensor holds: what it is made of, or what the one before held."""
+        result = next((tensor for tensor in made or () if tensor is not None), None)
+        if result is None:
             return
-        places, values = pairs[0]
-        join_all(self.assumptions, [(places[1], values[0])])
-        self._held[key_of(made)] = (places, values)
+        found: tuple[Dims, Dims] | None = None
+        if makes_sparse(call.operator):
+            found = parts_held(call, own)
+        elif holds_as_before(call.operator):
+            given = next(tensors_in(call.arguments), None)
+            found = None if given is None else self._held.get(key_of(given))
+        if found is not None:
+            self._held[key_of(result)] = found
 
     def held(self, call: ScalingCall) -> Dims | None:
         """What an operator tells of a sparse tensor, where it is known."""
-        found = self._held.get(key_of(next(tensors_in(call.arguments))))
-        return None if found is None else found[_HELD[call.operator]]
+        which, given = told(call.operator), next(tensors_in(call.arguments), None)
+        found = None if given is None else self._held.get(key_of(given))
+        return None if found is None or which is None else found[which]
 
     def literals_of(self, call: ScalingCall) -> dict[Place, Dim]:
         """Numbers among the arguments that are sizes, each something of its own."""
@@ -215,11 +220,6 @@ class Tensors:
                 growing(size, ((self.assumptions.add(evidence, origin), 1),)) if is_size else fixed(size)
             )
         return tuple(found)
-
-
-def tells_held(operator: str) -> bool:
-    """Whether an operator tells places or values of a sparse tensor."""
-    return operator in _HELD
 
 
 def _dtype_made(call: ScalingCall) -> str:
