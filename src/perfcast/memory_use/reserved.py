@@ -7,6 +7,8 @@ segments back before it fails, and the step may still run, only slower.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -20,19 +22,26 @@ from perfcast.memory_use.allocator import (
     AllocatorSettings,
     AllocatorTrace,
     Overhead,
+    RepeatingEvents,
     cublas_workspace_bytes,
     driver_context,
     events_by_node,
     parse_allocator_settings,
     simulate_allocator,
+    simulate_repeating,
     uses_workspace,
 )
 from perfcast.memory_use.liveness import peak_bytes
+from perfcast.memory_use.repeats import Repeats, find_repeats, fold
 
 #: Vendors on whose devices PyTorch's caching allocator runs.
 VENDORS = ("nvidia", "amd")
 #: The first step makes the optimizer's state, the second reuses what the first left, the third is steady.
 NUM_STEPS = 3
+#: Equal micro-batches that are followed at first; twice as many where the allocator did not settle.
+_FEWEST_KEPT = 5
+#: They are left out by so many, so that also two, three, four or six that repeat together are.
+_LEFT_OUT_BY = 12
 
 
 def reserve_memory(graph: Graph, device: Device, settings: str = "") -> ReservedMemory | None:
@@ -51,12 +60,12 @@ def reserve_memory(graph: Graph, device: Device, settings: str = "") -> Reserved
     free_bytes = max(device.memory_bytes - context.num_bytes, 0)
     workspace_bytes = cublas_workspace_bytes(device)
     asked = _Asked.of(graph, workspace_bytes)
-    _, starts = _events(asked)
-    trace = None if _depends_on_capacity(chosen) else _trace(asked, chosen, None, None)
-    if trace is None or free_bytes < trace.peak_reserved_bytes:
+    followed = None if _depends_on_capacity(chosen) else _trace(asked, chosen, None, None)
+    if followed is None or free_bytes < followed[0].peak_reserved_bytes:
         limited = _trace(asked, chosen, free_bytes, device.memory_bytes)
-        if trace is None or limited.failure is None:
-            trace = limited
+        if followed is None or limited[0].failure is None:
+            followed = limited
+    trace, starts = followed
     fits = trace.failure is None and trace.peak_reserved_bytes <= free_bytes
     return _summary(trace, settings, starts, context, fits, peak_bytes(graph))
 
@@ -89,22 +98,65 @@ class _Asked:
 
 
 @lru_cache(maxsize=4)
-def _events(asked: _Asked) -> tuple[tuple[AllocatorEvent, ...], tuple[int, ...]]:
-    """The requests of all steps, and at which of them each step begins."""
+def _repeats(asked: _Asked) -> Repeats | None:
+    return find_repeats(asked.graph)
+
+
+@lru_cache(maxsize=4)
+def _events(asked: _Asked, num_kept: int | None) -> RepeatingEvents | None:
+    """Requests of all steps with so many of the equal micro-batches (None: all); None if it cannot be."""
+    graph, num_left_out = asked.graph, 0
+    bounds: tuple[int, ...] = ()
+    repeats = _repeats(asked)
+    if num_kept is not None and repeats is not None:
+        folded = fold(graph, repeats, num_kept)
+        if folded is None:
+            return None
+        graph, num_left_out = folded, repeats.count - num_kept
+        bounds = tuple(repeats.start + unit * repeats.length for unit in range(num_kept + 1))
     events: list[AllocatorEvent] = []
-    starts = []
-    for step in events_by_node(asked.graph, NUM_STEPS, asked.workspace_bytes):
+    starts, places = [], []
+    for step in events_by_node(graph, NUM_STEPS, asked.workspace_bytes):
         starts.append(len(events))
-        events.extend(event for _, event in step)
-    return tuple(events), tuple(starts)
+        of_step = list(step)
+        places.append(_places(bounds, [node for node, _ in of_step], len(events)))
+        events.extend([event for _, event in of_step])
+    return RepeatingEvents(tuple(events), tuple(starts), tuple(places), num_left_out)
+
+
+def _places(bounds: tuple[int, ...], nodes: list[int], first_event: int) -> tuple[int, ...]:
+    """The first event of each of these nodes or what follows it, before the step's last events (-1)."""
+    num_last = next((i for i, node in enumerate(reversed(nodes)) if node >= 0), 0)
+    num_first = next((i for i, node in enumerate(nodes) if node >= 0), len(nodes))
+    inside = nodes[num_first : len(nodes) - num_last]
+    return tuple(first_event + num_first + bisect_left(inside, bound) for bound in bounds)
 
 
 @lru_cache(maxsize=16)
 def _trace(
     asked: _Asked, settings: AllocatorSettings, capacity_bytes: int | None, device_bytes: int | None
-) -> AllocatorTrace:
-    events, _ = _events(asked)
-    return simulate_allocator(events, settings, capacity_bytes, device_bytes=device_bytes)
+) -> tuple[AllocatorTrace, tuple[int, ...]]:
+    """What is held after each request, and at which of them each step begins."""
+    repeats = _repeats(asked) if settings.garbage_collection_threshold == 0.0 else None
+    for num_kept in _numbers_kept(repeats.count if repeats else 0):
+        some = _events(asked, num_kept)
+        found = simulate_repeating(some, settings, capacity_bytes, device_bytes) if some else None
+        if found is not None:
+            return found
+    every = _events(asked, None)
+    assert every is not None, "nothing is left out"
+    trace = simulate_allocator(every.events, settings, capacity_bytes, device_bytes=device_bytes)
+    return trace, every.step_starts
+
+
+def _numbers_kept(count: int) -> Iterator[int]:
+    """How many of so many equal micro-batches are followed at first, and where that does not settle."""
+    num_kept = _FEWEST_KEPT
+    while 2 * num_kept <= count:
+        num_left_out = count - num_kept
+        num_kept += num_left_out % (_LEFT_OUT_BY if num_left_out >= _LEFT_OUT_BY else 2)
+        yield num_kept
+        num_kept *= 2
 
 
 def _summary(

@@ -18,6 +18,7 @@ from perfcast.memory_use.allocator.events import (
     events_by_node,
     uses_workspace,
 )
+from perfcast.memory_use.allocator.repeating import RepeatingEvents, simulate_repeating
 from perfcast.memory_use.allocator.settings import AllocatorSettings, parse_allocator_settings
 from perfcast.memory_use.allocator.simulate import (
     AllocatorTrace,
@@ -36,6 +37,7 @@ __all__ = [
     "OutOfMemory",
     "Overhead",
     "RecordStream",
+    "RepeatingEvents",
     "Synchronize",
     "allocation_events",
     "communicator",
@@ -46,5 +48,6 @@ __all__ = [
     "parse_allocator_settings",
     "simulate_allocator",
     "simulate_graph",
+    "simulate_repeating",
     "uses_workspace",
 ]

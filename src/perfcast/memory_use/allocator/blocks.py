@@ -81,6 +81,15 @@ class Pool:
             for _, _, block in tuple(self._free[stream]):
                 yield block
 
+    def state(self) -> tuple[object, ...]:
+        """Sizes and addresses of its blocks by stream."""
+        free = [(stream, *[entry[:2] for entry in self._free[stream]]) for stream in sorted(self._free)]
+        ranges = [
+            (stream, *[(address, block.size) for address, block in self._unmapped[stream]])
+            for stream in sorted(self._unmapped)
+        ]
+        return tuple(free), tuple(ranges)
+
     def add(self, block: Block) -> None:
         """Put a block among the free ones."""
         block.is_free = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from dataclasses import replace
 
 from perfcast.memory_use.allocator import growing, rules
 from perfcast.memory_use.allocator.blocks import Block, DeviceMemory, Entry, Pool
@@ -92,6 +93,16 @@ class CachingAllocator:
                     growing.shrink(pool, block, self.memory)
                 elif not block.is_part:
                     self._release(pool, block)
+
+    def state(self) -> tuple[object, ...]:
+        """All that decides what comes next, but for the blocks in use and what garbage collection counts.
+
+        Blocks in use fill what the free ones leave of the segments, whose addresses are never used twice.
+        """
+        pools = tuple(pool.state() for pool in (self._small, self._large))
+        waiting = [(stream, [b.address for b, _ in some]) for stream, some in sorted(self._waiting.items())]
+        counts = (self.allocated_bytes, self.inactive_split_bytes, self.num_retries)
+        return (*counts, waiting, [b.address for b, _ in self._done], replace(self.memory), *pools)
 
     def _free_done(self) -> None:
         done, self._done = self._done, []

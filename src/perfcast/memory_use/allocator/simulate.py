@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -117,7 +117,7 @@ def simulate_allocator(
         _check_needs_no_capacity(settings)
     elif min(n for n in (capacity_bytes, device_bytes) if n is not None) < 0:
         raise InputError(f"a device cannot hold {capacity_bytes} bytes; give a capacity of 0 or more")
-    run = _Run(CachingAllocator(settings, capacity_bytes, device_bytes))
+    run = Run(CachingAllocator(settings, capacity_bytes, device_bytes))
     failure = None
     for index, event in enumerate(events):
         if not run.apply(index, event):
@@ -155,7 +155,7 @@ def _check_needs_no_capacity(settings: AllocatorSettings) -> None:
             raise InputError(f"allocator setting {key} is a part of the memory: give a capacity with it")
 
 
-class _Run:
+class Run:
     """Blocks by their numbers in the events, and the rows of the trace."""
 
     def __init__(self, allocator: CachingAllocator) -> None:
@@ -178,6 +178,18 @@ class _Run:
         capacity = min(memory.capacity_bytes, memory.allowed_bytes)
         allocated, reserved = self._allocator.allocated_bytes, memory.reserved_bytes
         return OutOfMemory(index, event.num_bytes, event.stream, allocated, reserved, capacity)
+
+    def state(self, index: int, freed_at: Mapping[int, int], end: int) -> tuple[object, ...]:
+        """All that decides what comes after event ``index``, up to the names of blocks.
+
+        A block that is freed before event ``end`` is known by how far it is from here, others by name.
+        """
+        held = []
+        for name, block in self._blocks.items():
+            freed = freed_at.get(name, end)
+            known_as = (0, freed - index) if freed < end else (1, name)
+            held.append((block.address, block.size, block.used_on, known_as))
+        return sorted(held), self._allocator.state()
 
     def trace(self, failure: OutOfMemory | None) -> AllocatorTrace:
         """The rows as arrays, one per column."""
