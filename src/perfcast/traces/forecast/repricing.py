@@ -40,6 +40,7 @@ from perfcast.traces.forecast.ratios import (
 )
 from perfcast.traces.forecast.recording_cost import RecordingCost, cost_of_recording, without_cost
 from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
+from perfcast.traces.forecast.sample_loops import with_loops
 from perfcast.traces.forecast.unresolved import UnresolvedSize, unresolved_sizes, widened
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.link.kernels import nest
@@ -141,6 +142,8 @@ def _reprice(
     elif not is_host and request.before and request.after and (change or request.after != request.before):
         both = (request.before, request.after)
         variant = _reprice_works(trace, program, parents, change, both, request.kernels)
+    if change:
+        variant = with_loops(trace, variant, change)
     host = None if is_host else find_other_host(request)
     if host is not None:
         variant = with_other_host(variant, host)

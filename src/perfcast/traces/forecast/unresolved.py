@@ -22,7 +22,7 @@ Operations = Sequence["Operation | None"]
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedSize:
-    """A size of which nothing recorded decides whether it follows the batch.
+    """A size, or how often a loop runs, of which nothing recorded decides whether it follows the batch.
 
     Attributes:
         what: Where it came from, in words.
@@ -108,8 +108,8 @@ def describe_unresolved(sizes: Sequence[UnresolvedSize], batch: tuple[int, int])
         times = f", {one.size // batch[0]} × the batch" if one.size and one.size % batch[0] == 0 else ""
         size = f" ({one.size:,}{times})" if one.size else ""
         notes.append(
-            f"not resolved: {one.what}{size} {taken}; it decides the sizes of "
-            f"{format_seconds(one.seconds)} of the recorded step, and the interval holds both"
+            f"not resolved: {one.what}{size} {taken}; it decides {format_seconds(one.seconds)} of the "
+            "recorded step, and the interval holds both"
         )
     rest = sizes[_NAMED:]
     if rest:

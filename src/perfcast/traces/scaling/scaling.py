@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcast.traces.scaling.assumptions import Origin
 from perfcast.traces.scaling.calls import ScalingCall
 from perfcast.traces.scaling.extents import Dim, value_of, variables_of, whole
 from perfcast.traces.scaling.follow import Followed, follow
+from perfcast.traces.scaling.loops import SampleLoop, loops_over_samples
+from perfcast.traces.scaling.tensors import parameters_among
 
 #: As likely; with all that is assumed as recorded; with all that is assumed following the batch.
 End = Literal["likely", "unscaled", "scaled"]
@@ -22,11 +24,13 @@ class Scaling:
     Attributes:
         recorded, wanted: The batch.
         followed: What all sizes are made of.
+        loops: Repeats that more samples make more of.
     """
 
     recorded: int
     wanted: int
     followed: Followed
+    loops: tuple[SampleLoop, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -63,6 +67,16 @@ class Scaling:
                         found[variable] = None
         return list(found)
 
+    def grows(self, call: ScalingCall) -> tuple[bool, bool]:
+        """Whether a tensor that a call is given, and whether one that it makes, is taken to grow."""
+        given = any(self._is_growing(dim) for dims in self.followed.dims.get(call.place, ()) for dim in dims)
+        made = self.followed.outputs.get(call.place, ())
+        return given, any(self._is_growing(dim) for dims in made if dims is not None for dim in dims)
+
+    def _is_growing(self, dim: Dim) -> bool:
+        assumptions = self.followed.assumptions
+        return any(assumptions.follows(variable) for variable in variables_of(assumptions.canonical(dim)))
+
     def origin(self, variable: int) -> Origin:
         """Where an assumed size came from."""
         return self.followed.assumptions.origin(variable)
@@ -75,4 +89,6 @@ def scale(calls: Sequence[ScalingCall], recorded: int, wanted: int, world_size: 
         calls: In the order of their starts, those below a call behind it.
         world_size: Ranks, whose batches may stand together in one tensor.
     """
-    return Scaling(recorded, wanted, follow(calls, recorded, world_size))
+    found = Scaling(recorded, wanted, follow(calls, recorded, world_size))
+    loops = loops_over_samples(calls, recorded, parameters_among(calls), found.grows)
+    return replace(found, loops=loops)
