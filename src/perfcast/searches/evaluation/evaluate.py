@@ -14,6 +14,7 @@ from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.formats import arithmetic_of
+from perfcast.core.garbage import garbage_collection_paused
 from perfcast.core.hardware import Device
 from perfcast.core.plans.table import PlanTable, join
 from perfcast.core.training import Training
@@ -94,14 +95,15 @@ def evaluate_plans(
         raise PlanError(f"a plan for {wrong} devices, but {cluster.name} has {cluster.num_devices}")
     if memory is None:
         memory = footprint_columns(model, plans, training, sequence_length, device=device)
-    steps, num_operations = evaluate_in_parts(
-        Setting(model, cluster, training, sequence_length),
-        plans,
-        device,
-        cost_model,
-        constants or load_step_constants(),
-        num_processes,
-    )
+    with garbage_collection_paused():
+        steps, num_operations = evaluate_in_parts(
+            Setting(model, cluster, training, sequence_length),
+            plans,
+            device,
+            cost_model,
+            constants or load_step_constants(),
+            num_processes,
+        )
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
     peak = device.peak_flops_per_second(arithmetic_of(training.dtype), matrix_units=True)
     kept = kept_share(plans.plan(0)) if len(plans) else 1.0

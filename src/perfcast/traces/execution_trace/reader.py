@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from perfcast.core.garbage import garbage_collection_paused
 from perfcast.errors import TraceError
 from perfcast.files.plain import json_or_none
 from perfcast.traces.collectives.groups import groups_of, with_only_group
@@ -17,7 +18,7 @@ from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, Value
 from perfcast.traces.execution_trace.storages import with_storages
 from perfcast.traces.execution_trace.values import ranges_of, values_of
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, Member, open_members
-from perfcast.traces.files.json_stream import JsonStream, garbage_collection_paused
+from perfcast.traces.files.json_stream import JsonStream
 from perfcast.traces.marks import GROUPS_NODE
 
 _KEYS = frozenset({"traceEvents", "nodes"})

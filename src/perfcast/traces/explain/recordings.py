@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perfcast.core.garbage import garbage_collection_paused
 from perfcast.errors import TraceError
 from perfcast.traces.critical_path.path import CriticalPath, find_critical_path
 from perfcast.traces.events import NONE, Step, Trace
 from perfcast.traces.explain.breakdown import Breakdown, CollectiveShare, break_down
 from perfcast.traces.explain.imbalance import Imbalance, compare_ranks, share_collectives
 from perfcast.traces.explain.work import Analysed, analyse
-from perfcast.traces.files.json_stream import garbage_collection_paused
 from perfcast.traces.timeline.build import build_program
 from perfcast.traces.timeline.program import HostPiece, Overhead
 from perfcast.traces.timeline.structure import find_structure

@@ -8,11 +8,9 @@ items go to the parser many at a time. The document's text without the array's i
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -259,15 +257,3 @@ def _check_start(text: bytes, name: str) -> None:
     start = text.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start not in (b"{", b"["):
         raise TraceError(f"'{name}' is not JSON: it starts with {text[:12]!r}")
-
-
-@contextmanager
-def garbage_collection_paused() -> Iterator[None]:
-    """While JSON is parsed: what it gives holds no cycles, and looking for some takes a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Integers
+from perfcast.core.garbage import garbage_collection_paused
 from perfcast.errors import TraceError
 from perfcast.traces.collectives.groups import groups_of, with_only_group
 from perfcast.traces.events import (
@@ -27,7 +28,7 @@ from perfcast.traces.events import (
     Trace,
 )
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, Member, open_members
-from perfcast.traces.files.json_stream import JsonStream, garbage_collection_paused
+from perfcast.traces.files.json_stream import JsonStream
 from perfcast.traces.kineto.collectives import collectives_of
 from perfcast.traces.kineto.columns import Columns, Finished, Flow
 from perfcast.traces.marks import STEP_MARK

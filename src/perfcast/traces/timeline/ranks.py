@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from perfcast.core.garbage import garbage_collection_paused
 from perfcast.errors import TraceError
 from perfcast.traces.collectives.matching import CollectiveMember, match
 from perfcast.traces.collectives.sizes import TimedCollective, find_collectives
 from perfcast.traces.events import Step, Trace
-from perfcast.traces.files.json_stream import garbage_collection_paused
 from perfcast.traces.link.kernels import link_kernels, nest
 from perfcast.traces.timeline.build import build_program
 from perfcast.traces.timeline.clocks import clock_errors

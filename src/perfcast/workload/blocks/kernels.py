@@ -252,6 +252,7 @@ def lookup_backward(rows: int, size: int, table_rows: int, dtype: DType) -> Oper
     )
 
 
+@lru_cache(maxsize=65536)
 def optimizer(name: str, num_elements: int, reads: tuple[DType, ...], writes: tuple[DType, ...]) -> Operation:
     """A kernel over lists of tensors, which count as one."""
     return rows_kernel(

@@ -63,11 +63,10 @@ def collect_calls(setting: Setting, plans: PlanTable) -> Calls:
     check_trained(setting.model, setting.training)
     cuts = cut_models(setting, plans)
     weights = kind_weights(setting, plans, cuts.kinds)
-    sides = side_calls(setting, plans, weights, cuts.kinds)
     return Calls(
         cuts,
         tuple(kind_calls(setting, plans, kind) for kind in cuts.kinds),
-        sides,
-        stage_optimizers(setting, plans, cuts, weights, sides),
+        side_calls(setting, plans, weights, cuts.kinds),
+        stage_optimizers(setting, plans, cuts, weights),
         *boundaries(setting, plans),
     )

@@ -160,9 +160,7 @@ class OptimizerCalls:
     place: Integers
 
 
-def stage_optimizers(
-    setting: Setting, plans: PlanTable, cuts: Cuts, weights: KindWeights, sides: SideCalls
-) -> OptimizerCalls:
+def stage_optimizers(setting: Setting, plans: PlanTable, cuts: Cuts, weights: KindWeights) -> OptimizerCalls:
     """What ranks of every stage run once a step."""
     most = max(len(cut.stages) for cut in cuts.cuts)
     rows: list[Integers] = []
@@ -176,7 +174,7 @@ def stage_optimizers(
         rows.append(mine)
         totals.append(np.vstack([counts, at_end[None, :]]))
     plan_of, columns = np.concatenate(rows), np.concatenate(totals, axis=1)
-    keys = [sides.place, plans.sequence_parallel, plans.offload, *_groups_of_updates(setting, plans)]
+    keys = [*_update_keys(setting, plans, weights), *_groups_of_updates(setting, plans)]
     first, number_of = different_rows([*(key[plan_of] for key in keys), *columns])
     calls = tuple(
         _optimizer(setting, plans.plan(int(plan_of[at])), columns[:, at], _table(weights, int(plan_of[at])))
@@ -186,6 +184,21 @@ def stage_optimizers(
     stage_of = np.repeat(np.arange(most), [len(mine) for mine in rows])
     place[plan_of, stage_of] = number_of
     return OptimizerCalls(calls, place)
+
+
+def _update_keys(setting: Setting, plans: PlanTable, weights: KindWeights) -> list[Integers]:
+    """What an update depends on beside what its rank holds and the groups of ``_groups_of_updates``."""
+    strides, has_experts = axis_strides(plans), setting.model.experts is not None
+    return [
+        weights.place if has_experts else weights.table_elements[weights.place],
+        plans.zero_stage,
+        plans.overlaps_weights,
+        plans.offload,
+        plans.sequence_parallel,
+        *replica_columns(setting.cluster, plans, strides),
+        *shard_columns(plans),
+        *expert_columns(plans, strides, has_experts=has_experts),
+    ]
 
 
 def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Integers]:
