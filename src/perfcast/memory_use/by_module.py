@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -89,6 +90,7 @@ def _order_of_use(graph: Graph, lifetimes: Lifetimes) -> list[int]:
     return order
 
 
+@lru_cache(maxsize=4096)
 def _layer_of(path: str) -> _Layer | None:
     """(path of the list, number) of the outermost numbered module around."""
     parts = path.split(".")

@@ -52,14 +52,17 @@ def layer_seconds(forecast: Forecast) -> dict[str, Seconds]:
     limits = {(o.name, o.phase, o.shapes): o.bound_by for o in forecast.operations}
     names = fold_layers({node.module for node in forecast.graph.nodes})
     found: dict[str, Seconds] = {}
+    places: dict[tuple[int, str, str], tuple[str, str]] = {}
     for node, seconds in zip(forecast.graph.nodes, forecast.node_seconds, strict=True):
         if not seconds > 0:
             continue
-        operation = operations[node.operation]
-        shapes = ", ".join("x".join(map(str, one.shape)) or "scalar" for one in operation.inputs[:4])
-        limit = limits.get((operation.name, node.phase.value, shapes), _UNKNOWN)
-        resource = limit if limit in _RESOURCES else _UNKNOWN
-        parts = found.setdefault(_layer_of(node, names), {})
+        key = node.operation, node.phase.value, node.module
+        if key not in places:
+            shapes = ", ".join("x".join(map(str, t.shape)) or "scalar" for t in operations[key[0]].inputs[:4])
+            limit = limits.get((operations[key[0]].name, key[1], shapes), _UNKNOWN)
+            places[key] = _layer_of(node, names), limit if limit in _RESOURCES else _UNKNOWN
+        layer, resource = places[key]
+        parts = found.setdefault(layer, {})
         parts[resource] = parts.get(resource, 0.0) + seconds
     return found
 

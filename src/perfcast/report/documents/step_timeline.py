@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
@@ -107,6 +108,7 @@ def _modules(forecast: Forecast) -> Iterator[Piece]:
         yield Piece(1, look, nodes[0].start_seconds, nodes[-1].end_seconds, module or _NO_MODULE)
 
 
+@lru_cache(maxsize=4096)
 def _layer_of(path: str) -> str:
     """``'transformer.h.7.mlp.act'`` is of ``'transformer.h.7'``; without a number it is the first part."""
     parts = path.split(".")
