@@ -1,116 +1,83 @@
-"""Where the batch stands in a tensor, and what its sizes, strides and offset become with another batch.
-
-A dimension that carries the batch holds outer · batch · inner elements; ``inner`` says where the batch
-stands when the dimension is taken apart again. In memory, the batch then stands at stride · inner elements:
-whatever lies further out moves by the ratio.
-"""
+"""Windows onto memory at another batch: strides and offset of a slot whose sizes have changed."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from perfcast.errors import InputError
 from perfcast.replays.program.program import Slot
+from perfcast.traces.scaling.meta import dense_strides
 
-#: Dimensions that carry the batch → elements of the dimension inside one place of the batch.
-Carried: TypeAlias = Mapping[int, int]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchChange:
-    """From how many samples to how many."""
+class Resized:
+    """A slot as recorded, and as it is with the other batch."""
 
-    recorded: int
-    wanted: int
-
-    @property
-    def ratio(self) -> Fraction:
-        """How many times as many."""
-        return Fraction(self.wanted, self.recorded)
-
-    def divides(self, size: int) -> bool:
-        """Whether a size can be a number of samples, or of things of which each sample has as many."""
-        return size > 0 and size % self.recorded == 0
-
-    def scaled(self, size: int) -> int:
-        """The size with the other batch.
-
-        Raises:
-            InputError: It would not be whole.
-        """
-        found = size * self.ratio
-        if found.denominator != 1:
-            raise InputError(f"{size} elements at batch {self.recorded} would be {found} at {self.wanted}")
-        return found.numerator
+    old: Slot
+    new: Slot
 
 
-def scaled_shape(shape: Sequence[int], carried: Carried, batch: BatchChange) -> tuple[int, ...]:
-    """The sizes with the other batch."""
-    return tuple(batch.scaled(size) if dim in carried else size for dim, size in enumerate(shape))
+def own_memory(slot: Slot, shape: Shape) -> Slot:
+    """A slot of another shape that has its memory to itself, or is the first that is known of it."""
+    strides = dense_strides(slot.shape, shape, slot.strides)
+    new = replace(slot, shape=shape, strides=strides)
+    return replace(new, offset_elements=_moved(slot.offset_elements, slot, new))
 
 
-def scaled_slot(slot: Slot, carried: Carried, batch: BatchChange) -> Slot:
-    """Sizes, strides and offset with the other batch; the filling is left as it is.
+def window(slot: Slot, shape: Shape, base: Resized) -> Slot:
+    """A slot of another shape onto memory that another slot is a window onto as well."""
+    if base.old == base.new and slot.shape == shape:
+        return slot
+    if base.old.dtype != slot.dtype:
+        return own_memory(slot, shape)
+    strides = tuple(_stride(stride, base) for stride in slot.strides)
+    if slot.strides == dense_strides(slot.shape, slot.shape, None):
+        strides = dense_strides(slot.shape, shape, slot.strides)
+    beyond = slot.offset_elements - base.old.offset_elements
+    if beyond < 0:
+        offset = _moved(slot.offset_elements, base.old, base.new)
+    else:
+        offset = base.new.offset_elements + _moved(beyond, base.old, base.new)
+    return replace(slot, shape=shape, strides=strides, offset_elements=offset)
 
-    Raises:
-        InputError: They would not be whole.
-    """
-    from dataclasses import replace
 
-    places = [slot.strides[dim] * inner for dim, inner in carried.items()]
-    strides = tuple(_further_out(stride, places, batch) for stride in slot.strides)
-    return replace(
-        slot,
-        shape=scaled_shape(slot.shape, carried, batch),
-        strides=strides,
-        offset_elements=_moved(slot.offset_elements, places, batch),
-    )
+def _places(old: Slot, new: Slot) -> list[tuple[int, int, int, int]]:
+    """Strides before and after, and sizes, of the dims that lie in memory; the outermost first."""
+    found = [
+        one
+        for one in zip(old.strides, new.strides, old.shape, new.shape, strict=True)
+        if one[0] > 0 and one[2] > 1
+    ]
+    return sorted(found, reverse=True)
 
 
-def _further_out(stride: int, places: Sequence[int], batch: BatchChange) -> int:
-    for place in places:
-        if place and stride > place:
-            stride = batch.scaled(stride)
+def _stride(stride: int, base: Resized) -> int:
+    """A stride: as many of the base's as before."""
+    for before, after, _, _ in _places(base.old, base.new):
+        if before <= stride and stride % before == 0:
+            return stride // before * after
     return stride
 
 
-def _moved(offset: int, places: Sequence[int], batch: BatchChange) -> int:
-    """An offset: what of it counts whole batches moves by the ratio."""
-    for place in places:
-        whole = place * batch.recorded
-        if whole:
-            offset = offset // whole * batch.scaled(whole) + offset % whole
-    return offset
+def _moved(offset: int, old: Slot, new: Slot) -> int:
+    """An offset: the place in each dim keeps its share of the dim."""
+    found = 0
+    for before, after, size, wanted in _places(old, new):
+        index, offset = divmod(offset, before)
+        found += (index if size == wanted else index * wanted // size) * after
+    return found + offset
 
 
-def carried_in_window(slot: Slot, base: Slot, carried: Carried, batch: BatchChange) -> dict[int, int]:
-    """Which dimensions of a window carry the batch that another window onto the same memory carries."""
-    found: dict[int, int] = {}
-    for dim, inner in carried.items():
-        place = base.strides[dim] * inner
-        for own, (size, stride) in enumerate(zip(slot.shape, slot.strides, strict=True)):
-            is_there = 0 < stride <= place and place * batch.recorded <= stride * size and place % stride == 0
-            if is_there and batch.divides(size) and own not in found:
-                found[own] = place // stride
-                break
-    return found
+def reach_bytes(slot: Slot) -> int:
+    """The byte behind the last that a slot reaches; 0 of an empty one."""
+    return slot.span_bytes[1] if slot.reach_elements else 0
 
 
-def carried_after_view(
-    old: Sequence[int], carried: Carried, new: Sequence[int], batch: BatchChange
-) -> dict[int, int]:
-    """The same for a view that keeps the order of elements: from sizes ``old`` to sizes ``new``."""
-    found: dict[int, int] = {}
-    for dim, inner in carried.items():
-        inside = math.prod(old[dim + 1 :]) * inner  # elements inside one place of the batch
-        for own in reversed(range(len(new))):
-            after = math.prod(new[own + 1 :])
-            is_there = after <= inside and inside * batch.recorded <= after * new[own]
-            if is_there and inside % max(after, 1) == 0 and batch.divides(new[own]):
-                found[own] = inside // after
-                break
+def elements(shape: Sequence[int]) -> int:
+    """How many a shape has."""
+    found = 1
+    for size in shape:
+        found *= size
     return found

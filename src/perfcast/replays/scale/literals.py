@@ -1,164 +1,170 @@
-"""Literals among a call's arguments that are sizes: which of them follow the batch.
+"""Numbers among a call's arguments that are sizes: what they are with another batch.
 
-What reshapes says where the batch goes; what cuts along a dimension that carries the batch cuts at other
-places; what makes a tensor out of nothing is decided by the caller. For other operators, the fewest sizes
-are changed with which the operator can be run.
+Those that are a result's size follow the result, what cuts cuts at the same pieces; of others the shared
+description says what they grow with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import TypeAlias
 
 from perfcast.replays.program.program import Argument, ReplayCall
 from perfcast.replays.program.schema_text import parse_schema
-from perfcast.replays.scale.layout import BatchChange, Carried, carried_after_view
+from perfcast.replays.scale.layout import Resized
+from perfcast.traces.scaling.extents import Dim
+from perfcast.traces.scaling.primes import Place
+from perfcast.traces.scaling.rules import piece
+from perfcast.traces.scaling.scaling import Scaling
+from perfcast.traces.scaling.sources import SIZES
 
-#: One number among the arguments: place of the argument, and in its list (``None``: it is no list).
-Place: TypeAlias = "tuple[int, int | None]"
-
-RESHAPES = frozenset({"aten::view", "aten::reshape", "aten::_unsafe_view", "aten::_reshape_alias"})
-EXPANDS = frozenset({"aten::expand", "aten::broadcast_to"})
-#: Operators that put a gradient into zeros of literal sizes; those that keep the dimension that they cut.
-SPREADS = frozenset(
-    {"aten::select_backward", "aten::slice_backward", "aten::value_selecting_reduction_backward"}
+#: Operators with a place along a dimension: of their argument, or of their result.
+_CUTS = frozenset({"aten::slice", "aten::narrow", "aten::narrow_copy"})
+_SPREADS = frozenset({"aten::slice_backward", "aten::slice_scatter"})
+_SPLITS = frozenset(
+    {"aten::split", "aten::split_with_sizes", "aten::unsafe_split", "aten::unsafe_split_with_sizes"}
 )
-_KEEPING_BACKWARDS = frozenset({"aten::slice_backward"})
-_SIZES = frozenset({"size", "sizes", "shape", "self_size", "self_sizes", "input_size", "input_sizes",
-                    "output_size", "N", "repeats", "length", "end"})  # fmt: skip
-_CUTS = frozenset({"start", "end", "length", "split_size", "split_sizes"})
 #: An end that means 'all the rest'.
 _ALL = 2**62
-_MOST_TRIES = 128
 
 
-def size_places(call: ReplayCall) -> list[Place]:
-    """The numbers among the arguments that say how large something is."""
-    return [place for place, _ in _numbers_named(call, _SIZES)]
+def scaled_literals(
+    call: ReplayCall, index: int, scaling: Scaling, made: Sequence[Resized | None], given: Sequence[Resized],
+    dims: Sequence[tuple[Dim, ...]],
+) -> ReplayCall:  # fmt: skip
+    """The call with its sizes at the wanted batch.
+
+    Args:
+        index: Its place in the program.
+        made, given: Results (None: nothing is known of one) and tensor arguments, before and after.
+        dims: What the first argument's sizes, and the first result's, are made of.
+    """
+    known = {
+        place: scaling.size(dim)
+        for place, dim in scaling.followed.literals.get(index, {}).items()
+        if _number_at(call, place) > 1
+    }
+    known |= _of_result(call, made)
+    known |= _of_cut(call, scaling, made, given, dims)
+    return _changed(call, known)
 
 
-def is_factory(call: ReplayCall) -> bool:
-    """Whether a call makes a tensor whose sizes are all literals."""
-    name = call.operator.partition("::")[2]
-    has_tensor = any(argument.is_tensor for argument in parse_schema(call.schema).arguments)
-    return bool(size_places(call)) and (not has_tensor or name.startswith("new_"))
+def window_arguments(call: ReplayCall, made: Resized) -> ReplayCall:
+    """``aten::as_strided`` with the window that comes out."""
+    arguments: list[Argument] = [call.arguments[0], made.new.shape, made.new.strides, *call.arguments[3:]]
+    if len(arguments) > 3 and arguments[3] is not None:
+        arguments[3] = made.new.offset_elements
+    return replace(call, arguments=tuple(arguments))
 
 
-def with_scaled(call: ReplayCall, places: Sequence[Place], batch: BatchChange) -> ReplayCall:
-    """The call with the numbers at these places scaled."""
-    wanted = set(places)
+def _of_result(call: ReplayCall, made: Sequence[Resized | None]) -> dict[Place, int]:
+    """Sizes that are the first result's."""
+    first = made[0] if made else None
+    if first is None:
+        return {}
+    old, new = first.old.shape, first.new.shape
+    found: dict[Place, int] = {}
+    for index, name, value in _named(call):
+        if name not in SIZES:
+            continue
+        if isinstance(value, tuple):
+            found |= _list_of(index, value, old, new)
+        elif len(old) == 1 and value == old[0] and name in ("n", "end", "length", "size"):
+            found[index, None] = new[0]
+    return found
 
-    def changed(index: int, argument: Argument) -> Argument:
+
+def _list_of(
+    index: int, value: tuple[Argument, ...], old: Sequence[int], new: Sequence[int]
+) -> dict[Place, int]:
+    if len(value) != len(old) or any(a not in (b, -1) for a, b in zip(value, old, strict=True)):
+        return {}
+    return {(index, i): size for i, (one, size) in enumerate(zip(value, new, strict=True)) if one != -1}
+
+
+def _of_cut(
+    call: ReplayCall, scaling: Scaling, made: Sequence[Resized | None], given: Sequence[Resized],
+    dims: Sequence[tuple[Dim, ...]],
+) -> dict[Place, int]:  # fmt: skip
+    """Places at which it cuts, along a dimension that has changed."""
+    at = _whole(call, "dim") or 0
+    if call.operator == "aten::unflatten":
+        first = made[0] if made else None
+        sizes = next((value for _, name, value in _named(call) if name == "sizes"), ())
+        if first is None or not isinstance(sizes, tuple):
+            return {}
+        at %= max(len(given[0].old.shape), 1)
+        index = next(index for index, name, _ in _named(call) if name == "sizes")
+        end = at + len(sizes)
+        return _list_of(index, sizes, first.old.shape[at:end], first.new.shape[at:end])
+    if call.operator in _SPLITS:
+        return _of_split(call, at, made)
+    is_spread = call.operator in _SPREADS
+    if (call.operator not in _CUTS and not is_spread) or not given or not made or made[0] is None:
+        return {}
+    whole, part = (made[0], given[-1]) if is_spread else (given[0], made[0])
+    own = dims[1] if is_spread else dims[0]
+    at %= max(len(whole.old.shape), 1)
+    if at >= len(own) or at >= len(part.new.shape) or whole.old.shape[at] == whole.new.shape[at]:
+        return {}
+    return _ends(call, scaling, own[at], whole.old.shape[at], part.new.shape[at])
+
+
+def _ends(call: ReplayCall, scaling: Scaling, dim: Dim, size: int, length: int) -> dict[Place, int]:
+    begin, step = _whole(call, "start") or 0, _whole(call, "step") or 1
+    from_end = begin < 0
+    begin = max(begin + size, 0) if from_end else min(begin, size)
+    start = scaling.size(piece(dim, begin)) if begin else 0
+    found: dict[Place, int] = {}
+    for index, name, value in _named(call):
+        if name == "start" and isinstance(value, int) and not from_end:
+            found[index, None] = start
+        elif name == "start" and isinstance(value, int):
+            found[index, None] = -scaling.size(piece(dim, size - begin))
+        elif name == "length":
+            found[index, None] = length
+        elif name == "end" and isinstance(value, int) and value >= 0 and value < _ALL:
+            found[index, None] = start + length * step
+    return found
+
+
+def _of_split(call: ReplayCall, at: int, made: Sequence[Resized | None]) -> dict[Place, int]:
+    parts = [None if one is None else one.new.shape[at % max(len(one.new.shape), 1)] for one in made]
+    found: dict[Place, int] = {}
+    for index, name, value in _named(call):
+        if name == "split_size" and isinstance(value, int) and parts and parts[0] is not None:
+            found[index, None] = parts[0]
+        elif name in ("split_sizes", "split_size") and isinstance(value, tuple):
+            found |= {(index, i): size for i, size in enumerate(parts) if size is not None}
+    return found
+
+
+def _changed(call: ReplayCall, sizes: Mapping[Place, int]) -> ReplayCall:
+    def one(index: int, argument: Argument) -> Argument:
         if isinstance(argument, tuple):
-            return tuple(
-                batch.scaled(item) if (index, inner) in wanted and isinstance(item, int) else item
-                for inner, item in enumerate(argument)
-            )
-        return batch.scaled(argument) if (index, None) in wanted and isinstance(argument, int) else argument
+            return tuple(sizes.get((index, inner), item) for inner, item in enumerate(argument))
+        return sizes.get((index, None), argument)
 
-    return replace(call, arguments=tuple(changed(i, one) for i, one in enumerate(call.arguments)))
+    return replace(call, arguments=tuple(one(i, argument) for i, argument in enumerate(call.arguments)))
 
 
-def reshaped(
-    call: ReplayCall, old: Sequence[int], carried: Carried, new: Sequence[int], batch: BatchChange
-) -> ReplayCall:
-    """A reshape's sizes, where the batch goes; ``new`` are the recorded sizes of what it makes."""
-    moved = carried_after_view(old, carried, new, batch)
-    places: list[Place] = [
-        place for place, value in _numbers_named(call, {"size", "shape"}) if value != -1 and place[1] in moved
-    ]
-    return with_scaled(call, places, batch)
-
-
-def unflattened(call: ReplayCall, carried: Carried, batch: BatchChange) -> ReplayCall | None:
-    """``aten::unflatten``: the part that carries the batch; ``None`` where the dimension carries none."""
-    found = list(_numbers_named(call, {"sizes"}))
-    dim = _whole(call, "dim")
-    if dim is None or dim not in carried or any(value < 1 for _, value in found):
-        return None
-    sizes = [value for _, value in found]
-    total = 1
-    for size in sizes:
-        total *= size
-    moved = carried_after_view([total], {0: carried[dim]}, sizes, batch)
-    return with_scaled(call, [place for place, _ in found if place[1] in moved], batch)
-
-
-def cut(call: ReplayCall, carried: Carried, num_dims: int, batch: BatchChange) -> ReplayCall:
-    """What cuts along a dimension that carries the batch cuts at the same fractions of it."""
-    dim = _whole(call, "dim")
-    if dim is None or dim % max(num_dims, 1) not in carried:
-        return call
-    places = [place for place, value in _numbers_named(call, _CUTS) if 0 < abs(value) < _ALL]
-    return with_scaled(call, places, batch)
-
-
-def spread(call: ReplayCall, carried: Carried, batch: BatchChange) -> ReplayCall:
-    """What puts a gradient back where it was taken from: sizes follow those of the gradient."""
-    dim = _whole(call, "dim") or 0
-    found = list(_numbers_named(call, {"input_sizes", "sizes"}))
-    dim %= max(len(found), 1)
-    is_dropped = call.operator not in _KEEPING_BACKWARDS
-
-    def of_gradient(position: int) -> int:
-        return position - 1 if is_dropped and position > dim else position
-
-    places: list[Place] = [
-        place
-        for position, (place, _) in enumerate(found)
-        if not (is_dropped and position == dim) and of_gradient(position) in carried
-    ]
-    return cut(with_scaled(call, places, batch), {} if is_dropped else carried, len(found), batch)
-
-
-def attempts(call: ReplayCall, batch: BatchChange) -> Iterator[ReplayCall]:
-    """The call as it is, then with ever more of its sizes scaled, those that are the batch itself first."""
-    yield call
-    found = [
-        (value != batch.recorded, place)
-        for place, value in _numbers_named(call, _SIZES)
-        if batch.divides(value) and value < _ALL
-    ]
-    places = [place for _, place in sorted(found, key=lambda one: one[0])]
-    tries = 0
-    for count in range(1, len(places) + 1):
-        for chosen in combinations(places, count):
-            tries += 1
-            if tries > _MOST_TRIES:
-                return
-            yield with_scaled(call, chosen, batch)
-
-
-def _numbers_named(call: ReplayCall, names: frozenset[str] | set[str]) -> Iterator[tuple[Place, int]]:
+def _named(call: ReplayCall) -> Iterator[tuple[int, str, Argument]]:
     if not call.schema:
         return
-    for index, (described, value) in enumerate(
-        zip(parse_schema(call.schema).arguments, call.arguments, strict=False)
-    ):
-        if described.name not in names or isinstance(value, bool):
-            continue
-        if isinstance(value, int):
-            yield (index, None), value
-        elif isinstance(value, tuple):
-            for inner, item in enumerate(value):
-                if isinstance(item, int) and not isinstance(item, bool):
-                    yield (index, inner), item
+    described = parse_schema(call.schema).arguments
+    for index, (argument, value) in enumerate(zip(described, call.arguments, strict=False)):
+        if not isinstance(value, bool):
+            yield index, argument.name, value
 
 
 def _whole(call: ReplayCall, name: str) -> int | None:
-    place = parse_schema(call.schema).place(name) if call.schema else None
-    if place is None or place >= len(call.arguments):
-        return None
-    value = call.arguments[place]
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    found = next((value for _, own, value in _named(call) if own == name), None)
+    return found if type(found) is int else None
 
 
-def number_at(call: ReplayCall, place: Place) -> int:
-    """The number at a place; 0 where none stands there."""
+def _number_at(call: ReplayCall, place: Place) -> int:
     index, inner = place
     value = call.arguments[index]
     if inner is not None:
         value = value[inner] if isinstance(value, tuple) else None
-    return value if isinstance(value, int) else 0
+    return value if type(value) is int else 0

@@ -1,272 +1,206 @@
-"""One pass through a program with some tensors assumed to carry the batch: what follows for all others."""
+"""One pass through a program at another batch: every slot is laid out, every call is run to check it.
+
+What follows the batch is decided before (``traces/scaling``). Each call is run on tensors without memory
+(PyTorch's ``meta`` device), as recorded and with the new sizes: it has to give what was decided, and says
+how its results lie in memory. Calls whose results depend on data cannot be run so, and keep what was decided.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from perfcast.errors import InputError, PerfcastError
+from perfcast.errors import InputError
 from perfcast.replays.play.bind import bind_call
 from perfcast.replays.play.prepare import element_type
-from perfcast.replays.program.program import CallKind, ReplayCall, ReplayProgram, SlotUse, slots_in
-from perfcast.replays.scale.layout import (
-    BatchChange,
-    carried_after_view,
-    carried_in_window,
-    scaled_slot,
-)
-from perfcast.replays.scale.literals import (
-    EXPANDS,
-    RESHAPES,
-    SPREADS,
-    Place,
-    attempts,
-    cut,
-    is_factory,
-    number_at,
-    reshaped,
-    size_places,
-    spread,
-    unflattened,
-    with_scaled,
-)
+from perfcast.replays.program.program import CallKind, ReplayCall, ReplayProgram, Slot, SlotUse, slots_in
+from perfcast.replays.scale.layout import Resized, Shape, elements, own_memory, window
+from perfcast.replays.scale.literals import scaled_literals, window_arguments
 from perfcast.traces.events import NONE
+from perfcast.traces.scaling.extents import Dim
+from perfcast.traces.scaling.meta import needs_memory
+from perfcast.traces.scaling.scaling import Scaling
 
-
-@dataclass(frozen=True, slots=True)
-class Seed:
-    """Where the batch may come in: a dimension of a given slot, or a literal of a call."""
-
-    slot: int = NONE
-    dim: int = NONE
-    call: int = NONE
-    place: Place = (NONE, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The call that could not be run with what was assumed, and why."""
-
-    call: int
-    reason: str
+Dims = tuple[Dim, ...]
 
 
 class ScalePass:
-    """Follows the batch from its seeds; ``calls`` and ``carried`` (by slot) are what comes out."""
+    """``calls`` and ``slots`` are what comes out; slots that no call uses stay.
 
-    def __init__(self, program: ReplayProgram, batch: BatchChange, seeds: frozenset[Seed]) -> None:
-        self.seeds = seeds
+    Args:
+        dims: Of each slot that a call uses: what its sizes are made of.
+    """
+
+    def __init__(self, program: ReplayProgram, scaling: Scaling, dims: Mapping[int, Dims]) -> None:
         self.calls: list[ReplayCall] = []
-        self.carried: dict[int, dict[int, int]] = {}
-        self._program, self._batch = program, batch
+        self._program, self._scaling, self._dims = program, scaling, dims
+        self._shapes: dict[int, Shape] = {i: tuple(map(scaling.size, own)) for i, own in dims.items()}
+        self._new: dict[int, Slot] = {}
         self._bases: dict[int, int] = {}  # buffer → the slot that was first seen of it
-        self._literals: dict[int, list[Place]] = {}
-        for seed in sorted(seeds, key=lambda one: (one.call, str(one.place))):
-            if seed.call != NONE:
-                self._literals.setdefault(seed.call, []).append(seed.place)
 
-    def run(self) -> Failure | None:
-        """Goes through all calls; the first that fails, or ``None``."""
+    @property
+    def slots(self) -> list[Slot]:
+        """All slots with their new sizes."""
+        return [self._new.get(index, slot) for index, slot in enumerate(self._program.slots)]
+
+    def run(self) -> None:
+        """Goes through all calls.
+
+        Raises:
+            InputError: A call that cannot be run with the new sizes, by its name.
+        """
         for index, call in enumerate(self._program.calls):
+            for slot in slots_in(call.arguments):
+                self._enter(slot)
             try:
-                for slot in slots_in(call.arguments):
-                    self._enter(slot)
                 self.calls.append(self._follow(index, call))
-            except PerfcastError as error:
-                return Failure(index, str(error))
-        return None
+            except InputError as error:
+                raise InputError(
+                    f"the batch cannot be changed from {self._scaling.recorded} to {self._scaling.wanted}: "
+                    f"{call.name} (node {call.node_id}) {error}"
+                ) from error
+
+    def _shape(self, index: int) -> Shape:
+        return self._shapes.get(index, self._program.slots[index].shape)
 
     def _enter(self, index: int) -> None:
-        """A slot that no call made: as its memory, or as it is assumed."""
-        if index in self.carried:
+        """A slot that no call has made yet: by the memory that it is a window onto."""
+        if index in self._new:
             return
         slot = self._program.slots[index]
         base = self._bases.setdefault(slot.buffer, index)
-        if base != index:
-            found = carried_in_window(
-                slot, self._program.slots[base], self.carried.get(base, {}), self._batch
-            )
-        else:
-            dims = [seed.dim for seed in self.seeds if seed.slot == index]
-            found = {dim: slot.shape[dim] // self._batch.recorded for dim in dims}
-        self.carried[index] = found
+        shape = self._shape(index)
+        self._new[index] = own_memory(slot, shape) if base == index else window(slot, shape, self._pair(base))
+
+    def _pair(self, index: int) -> Resized:
+        return Resized(self._program.slots[index], self._new[index])
 
     def _follow(self, index: int, call: ReplayCall) -> ReplayCall:
-        """The call with its literals, once its results are known.
-
-        Raises:
-            InputError: It cannot be run with these sizes.
-        """
         if call.kind is CallKind.COLLECTIVE:
             return self._collective(call)
         if call.kind is not CallKind.OPERATOR:
             return call
-        reason = ""
-        for attempt in self._attempts(index, call):
-            found = _run_without_memory(attempt, self._meta)
-            if isinstance(found, str):
-                reason = reason or found
-                continue
-            carried = self._carried_by(call, found)
-            if carried is None:
-                reason = reason or "gives a tensor of a size that is neither the recorded one nor scaled"
-                continue
-            for slot, dims in carried.items():
-                self.carried[slot] = dims
-                self._bases.setdefault(self._program.slots[slot].buffer, slot)
-            return attempt
-        if not any(slot != NONE for slot in call.outputs) and isinstance(self._as_recorded(call), str):
-            return call  # needs numbers, not sizes, and nothing follows from it
-        raise InputError(f"cannot be run with these sizes: {reason}")
-
-    def _attempts(self, index: int, call: ReplayCall) -> Iterator[ReplayCall]:
-        """The call with its literals as the batch asks for; where that is not known, with some of them."""
-        own = next(iter(slots_in(call.arguments)), NONE)
-        carried = self.carried.get(own, {})
-        old = self._program.slots[own].shape if own != NONE else ()
-        made = call.outputs[0] if call.outputs else NONE
-        if call.operator in RESHAPES and own != NONE and (made != NONE or not carried):
-            new = self._program.slots[made].shape if made != NONE else old
-            yield reshaped(call, old, carried, new, self._batch)
-        elif call.operator in EXPANDS:
-            yield with_scaled(call, self._expanded(index, call, own), self._batch)
-        elif call.operator in SPREADS:
-            yield spread(call, carried, self._batch)
-        elif call.operator == "aten::unflatten":
-            yield unflattened(call, carried, self._batch) or call
-        elif call.operator == "aten::as_strided" and made != NONE:
-            yield self._strided(call, own, made)
-        elif is_factory(call):
-            yield with_scaled(call, self._literals.get(index, ()), self._batch)
+        made = [self._expected(slot) for slot in call.outputs]
+        given = [self._pair(slot) for slot in slots_in(call.arguments)]
+        if call.operator == "aten::as_strided" and made and made[0] is not None:
+            new = window_arguments(call, made[0])
         else:
-            changed = cut(call, carried, len(old), self._batch)
-            yield from (changed,) if changed is not call else attempts(call, self._batch)
+            new = scaled_literals(call, index, self._scaling, made, given, self._first_dims(call))
+        if new == call and all(one is None or one.old == one.new for one in (*made, *given)):
+            self._settle(call, made)
+            return call
+        self._settle(call, self._checked(index, call, new, made))
+        return new
 
-    def _expanded(self, index: int, call: ReplayCall, own: int) -> list[Place]:
-        """The sizes of an expansion that carry the batch: its argument's, and those that are assumed."""
-        shape, carried = self._program.slots[own].shape, self.carried.get(own, {})
-        places = size_places(call)
-        found = []
-        for position, place in enumerate(places):
-            dim = position - len(places) + len(shape)
-            is_kept = dim >= 0 and shape[dim] == number_at(call, place)
-            if (is_kept and dim in carried and shape[dim] > 1) or (
-                not is_kept and place in self._literals.get(index, ())
-            ):
-                found.append(place)
-        return found
+    def _first_dims(self, call: ReplayCall) -> tuple[Dims, Dims]:
+        """What the first argument's sizes, and the first result's, are made of."""
+        first = next(iter(slots_in(call.arguments)), NONE)
+        made = next(iter(call.outputs), NONE)
+        return self._dims.get(first, ()), self._dims.get(made, ())
 
-    def _strided(self, call: ReplayCall, own: int, made: int) -> ReplayCall:
-        """``aten::as_strided`` onto memory whose sizes have changed."""
-        slot = self._program.slots[made]
-        carried = carried_in_window(slot, self._program.slots[own], self.carried.get(own, {}), self._batch)
-        new = scaled_slot(slot, carried, self._batch)
-        rest = (new.offset_elements,) if len(call.arguments) > 3 and call.arguments[3] is not None else ()
-        kept = call.arguments[3 + len(rest) :]
-        return replace(call, arguments=(call.arguments[0], new.shape, new.strides, *rest, *kept))
-
-    def _carried_by(self, call: ReplayCall, found: Sequence[Any]) -> dict[int, dict[int, int]] | None:
-        """Which dimensions of the results carry the batch; ``None``: sizes that make no sense."""
-        shapes = [None if tensor is None else tuple(tensor.shape) for tensor in found]
-        if all(self._changed(old, new) is not None for _, old, new in self._pairs(call, shapes)):
-            expected = [old for _, old, _ in self._pairs(call, shapes)]
-        else:  # the operator tells other sizes without memory than it does with it
-            recorded_results = self._as_recorded(self._program.calls[len(self.calls)])
-            if isinstance(recorded_results, str):
-                return None
-            known = [None if tensor is None else tuple(tensor.shape) for tensor in recorded_results]
-            expected = [shape for _, _, shape in self._pairs(call, known)]
-        result: dict[int, dict[int, int]] = {}
-        for (slot, recorded, new), old in zip(self._pairs(call, shapes), expected, strict=True):
-            dims = self._changed(old, new)
-            if dims is None:
-                return None
-            is_as_recorded = old == recorded
-            result[slot] = {dim: self._inner(call, recorded, dim) for dim in dims} if is_as_recorded else {}
-        return result
-
-    def _pairs(
-        self, call: ReplayCall, shapes: Sequence[tuple[int, ...] | None]
-    ) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-        """The slots that come out, their recorded sizes, and those that came out."""
-        return [
-            (slot, self._program.slots[slot].shape, shape)
-            for slot, shape in zip(call.outputs, shapes, strict=False)
-            if slot != NONE and shape is not None
-        ]
-
-    def _changed(self, old: Sequence[int], new: Sequence[int]) -> list[int] | None:
-        """The dimensions that are larger by the ratio; ``None`` where another one has changed."""
-        if len(old) != len(new):
+    def _expected(self, index: int) -> Resized | None:
+        """A result as was decided, its place in memory by that memory's other windows."""
+        if index == NONE:
             return None
-        dims = [dim for dim, (before, after) in enumerate(zip(old, new, strict=True)) if before != after]
-        is_right = all(
-            self._batch.divides(old[dim]) and self._batch.scaled(old[dim]) == new[dim] for dim in dims
-        )
-        return dims if is_right else None
+        slot, shape = self._program.slots[index], self._shape(index)
+        base = self._bases.get(slot.buffer)
+        new = own_memory(slot, shape) if base is None else window(slot, shape, self._pair(base))
+        return Resized(slot, new)
 
-    def _inner(self, call: ReplayCall, shape: Sequence[int], dim: int) -> int:
-        """How many elements of a result's dimension stand inside one place of the batch."""
-        sources = list(slots_in(call.arguments))
-        if call.operator in RESHAPES and sources:
-            own = self._program.slots[sources[0]]
-            moved = carried_after_view(own.shape, self.carried[sources[0]], shape, self._batch)
-            if dim in moved:
-                return moved[dim]
-        for slot in sources:
-            for other, inner in self.carried[slot].items():
-                if self._program.slots[slot].shape[other] == shape[dim]:
-                    return inner
-        return shape[dim] // self._batch.recorded
+    def _settle(self, call: ReplayCall, made: Sequence[Resized | None]) -> None:
+        for slot, resized in zip(call.outputs, made, strict=True):
+            if slot != NONE and resized is not None:
+                self._new[slot] = resized.new
+                self._bases.setdefault(resized.old.buffer, slot)
+
+    def _checked(
+        self, index: int, call: ReplayCall, new: ReplayCall, made: Sequence[Resized | None]
+    ) -> list[Resized | None]:
+        """Results as they come out with the new sizes.
+
+        Raises:
+            InputError: None come out, or of other sizes than was decided.
+        """
+        is_unknown = index in self._scaling.followed.reasons
+        if is_unknown and any(one is not None for one in made):
+            raise InputError(
+                f"does not show what it makes of these sizes: {self._scaling.followed.reasons[index]}"
+            )
+        before = _run(call, dict(enumerate(self._program.slots)))
+        if isinstance(before, str):
+            return list(made)  # what it gives depends on data
+        after = _run(new, self._new)
+        if isinstance(after, str):
+            raise InputError(f"cannot be run with these sizes: {after}")
+        pairs = zip(before, after, strict=True) if len(before) == len(after) else ()
+        found = [_laid_out(one, *pair) for one, pair in zip(made, pairs, strict=False)]
+        return [*found, *made[len(found) :]]
 
     def _collective(self, call: ReplayCall) -> ReplayCall:
-        """A collective of tensors that carry the batch moves as many more elements, split alike."""
+        """A collective moves as many more elements as its tensors have, split alike."""
         collective = call.collective
-        if collective is None or not any(self.carried[slot] for slot in slots_in(call.arguments)):
+        if collective is None:
             return call
-        sent = list(slots_in((call.arguments[1],))) or list(slots_in(call.arguments))
-        if not all(self.carried[slot] for slot in sent):
-            raise InputError("exchanges some tensors that carry the batch and some that do not")
-        scaled = self._batch.scaled
+        received = self._growth(call.arguments[:1])
+        sent = self._growth(call.arguments[1:2]) if len(call.arguments) > 1 else received
+        if received != sent:
+            raise InputError("exchanges some tensors that follow the batch and some that do not")
+
+        def scaled(size: int) -> int:
+            count, rest = divmod(size * sent[0], sent[1])
+            if rest:
+                raise InputError(f"would exchange {size * sent[0] / sent[1]:g} elements in place of {size}")
+            return count
+
         return replace(
             call,
             collective=replace(
                 collective,
                 in_elements=scaled(collective.in_elements),
                 out_elements=scaled(collective.out_elements),
-                in_splits=tuple(scaled(size) for size in collective.in_splits),
-                out_splits=tuple(scaled(size) for size in collective.out_splits),
+                in_splits=tuple(map(scaled, collective.in_splits)),
+                out_splits=tuple(map(scaled, collective.out_splits)),
             ),
         )
 
-    def _meta(self, index: int) -> Any:
-        """A slot as a tensor without memory, of its new sizes."""
-        slot = self._program.slots[index]
-        new = scaled_slot(slot, self.carried.get(index, {}), self._batch)
-        return _without_memory(new.shape, new.strides, slot.dtype)
+    def _growth(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        """Elements after and before, of tensors that all grow alike; in lowest terms."""
+        from math import gcd
 
-    def _as_recorded(self, call: ReplayCall) -> Any:
-        def recorded(index: int) -> Any:
-            slot = self._program.slots[index]
-            return _without_memory(slot.shape, slot.strides, slot.dtype)
-
-        return _run_without_memory(call, recorded)
-
-
-def _without_memory(shape: Sequence[int], strides: Sequence[int], dtype: str) -> Any:
-    import torch
-
-    return torch.empty_strided(tuple(shape), tuple(strides), dtype=element_type(dtype), device="meta")
+        found = {(1, 1)} if not any(True for _ in slots_in(arguments)) else set()
+        for slot in slots_in(arguments):
+            old, new = elements(self._program.slots[slot].shape), elements(self._new[slot].shape)
+            found.add((new // gcd(new, old), old // gcd(new, old)) if old else (1, 1))
+        if len(found) > 1:
+            raise InputError("exchanges some tensors that follow the batch and some that do not")
+        return found.pop()
 
 
-def _run_without_memory(call: ReplayCall, tensor: Any) -> list[Any] | str:
+def _laid_out(made: Resized | None, before: Any, after: Any) -> Resized | None:
+    """A result that lies in memory as it came out, where what came out as recorded lies as recorded."""
+    if made is None or before is None or after is None or tuple(before.shape) != made.old.shape:
+        return made  # the operator tells other sizes without memory than it does with it
+    if tuple(after.shape) != made.new.shape:
+        raise InputError(
+            f"gives {list(after.shape)} where {list(made.new.shape)} would follow from {list(made.old.shape)}"
+        )
+    if tuple(before.stride()) != made.old.strides or before.storage_offset() != made.old.offset_elements:
+        return made
+    new = replace(made.new, strides=tuple(after.stride()), offset_elements=after.storage_offset())
+    return Resized(made.old, new)
+
+
+def _run(call: ReplayCall, slots: Mapping[int, Slot]) -> list[Any] | str:
     """What an operator gives for tensors without memory, lists opened; why it fails, if it does."""
     import torch
 
+    if needs_memory(call.operator):
+        return f"{call.operator} needs memory"
+
     def placed(value: Any) -> Any:
         if isinstance(value, SlotUse):
-            return tensor(value.slot)
+            return _without_memory(slots[value.slot])
         if isinstance(value, torch.device):
             return torch.device("meta")
         return [placed(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -278,6 +212,16 @@ def _run_without_memory(call: ReplayCall, tensor: Any) -> list[Any] | str:
             return _opened(bound.function(*[placed(value) for value in bound.positional], **keywords))
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
         return (str(error).strip().splitlines() or ["it fails"])[0][:200]
+
+
+def _without_memory(slot: Slot) -> Any:
+    import torch
+
+    dtype = element_type(slot.dtype)
+    if not slot.offset_elements:
+        return torch.empty_strided(slot.shape, slot.strides, dtype=dtype, device="meta")
+    whole = torch.empty(slot.offset_elements + slot.reach_elements, dtype=dtype, device="meta")
+    return whole.as_strided(slot.shape, slot.strides, slot.offset_elements)
 
 
 def _opened(found: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from perfcast.traces.scaling.assumptions import CERTAIN, SURE
 PARAMETERS = frozenset(
     {"weight", "bias", "running_mean", "running_var", "normalized_shape", "weight_ih", "weight_hh", "params"}
 )
-#: Names of arguments that are matrices: a given one is a parameter, unless the batch stands in it.
+#: Names of arguments that are matrices: a given one is a parameter, unless the batch stands in front of it.
 MATRICES = frozenset({"mat2", "batch2", "tensor2"})
 #: Names of arguments that are sizes of tensors.
 SIZES = frozenset(

@@ -87,7 +87,7 @@ class Tensors:
             return self._known[key]
         found = self.window(tensor)
         if found is None:
-            is_matrix = name in MATRICES and self._batch not in tensor.shape
+            is_matrix = name in MATRICES and self._batch not in tensor.shape[:1]
             found = self._given(tensor, call, is_parameter=name in PARAMETERS or is_matrix)
         self.remember(tensor, found)
         return found
