@@ -7,15 +7,16 @@ without memory (``passes``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from perfcast.errors import InputError
 from perfcast.replays.program.program import CallKind, Fill, ReplayProgram, Slot, slots_in
-from perfcast.replays.scale.calls import calls_of_program
+from perfcast.replays.scale.calls import SlotKey, calls_of_program
 from perfcast.replays.scale.layout import elements, reach_bytes
 from perfcast.replays.scale.passes import Dims, ScalePass
-from perfcast.traces.events import NONE
+from perfcast.traces.scaling.calls import ScalingCall, tensors_in
 from perfcast.traces.scaling.scaling import Scaling, scale
 
 
@@ -30,9 +31,9 @@ def scale_batch(program: ReplayProgram, recorded: int, wanted: int) -> ReplayPro
         raise InputError(f"a batch of {recorded} to {wanted}: both are at least 1")
     if recorded == wanted:
         return program
-    scaling = scale(calls_of_program(program), recorded, wanted, program.world_size)
-    dims = _dims_of_slots(program, scaling)
-    done = ScalePass(program, scaling, dims)
+    calls = calls_of_program(program)
+    scaling = scale(calls, recorded, wanted, program.world_size)
+    done = ScalePass(program, scaling, _dims_of_slots(calls, scaling))
     done.run()
     slots = done.slots
     if not any(_grows(old, new, recorded) for old, new in zip(program.slots, slots, strict=True)):
@@ -59,17 +60,16 @@ def _nothing_follows(program: ReplayProgram, scaling: Scaling) -> InputError:
     )
 
 
-def _dims_of_slots(program: ReplayProgram, scaling: Scaling) -> dict[int, Dims]:
+def _dims_of_slots(calls: Sequence[ScalingCall], scaling: Scaling) -> dict[SlotKey, Dims]:
     """What the sizes of each slot are made of, as the first call that has it says."""
-    found: dict[int, Dims] = {}
+    found: dict[SlotKey, Dims] = {}
     followed = scaling.followed
-    for index, call in enumerate(program.calls):
-        own = tuple(slots_in(call.arguments))
-        for slot, dims in zip(own, followed.dims.get(index, ()), strict=False):
-            found.setdefault(slot, dims)
-        for slot, made in zip(call.outputs, followed.outputs.get(index, ()), strict=False):
-            if slot != NONE and made is not None:
-                found.setdefault(slot, made)
+    for call in calls:
+        own = zip(tensors_in(call.arguments), followed.dims.get(call.place, ()), strict=False)
+        made = zip(call.outputs or (), followed.outputs.get(call.place, ()), strict=False)
+        for tensor, dims in (*own, *made):
+            if tensor is not None and dims is not None and isinstance(tensor.key, SlotKey):
+                found.setdefault(tensor.key, dims)
     return found
 
 

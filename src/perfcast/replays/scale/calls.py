@@ -78,8 +78,11 @@ def _completed(
     outputs: list[TensorArgument | None], blanks: Blanks | str, index: int
 ) -> list[TensorArgument | None]:
     """The results with those that nobody asks for, as they come out of sizes as recorded."""
-    if isinstance(blanks, str) or len(blanks) < len(outputs):
+    made = [known for known in outputs if known is not None]
+    if isinstance(blanks, str):
         return outputs
+    if len(blanks) < len(outputs):  # of gradients, those that nobody asked for
+        return [*made] if len(blanks) == len(made) else outputs
     outputs = [*outputs, *(None for _ in blanks[len(outputs) :])]
     return [
         TensorArgument(SlotKey(index, place), None, blank.dtype, blank.shape, blank.strides)

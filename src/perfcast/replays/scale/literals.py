@@ -69,9 +69,20 @@ def _of_result(call: ReplayCall, made: Sequence[Resized | None]) -> dict[Place, 
             continue
         if isinstance(value, tuple):
             found |= _list_of(index, value, old, new)
+        elif call.operator == "aten::arange" and len(old) == 1 and old != new:
+            found |= _of_range(call, old[0], new[0])
         elif len(old) == 1 and value == old[0] and name in ("n", "end", "length", "size"):
             found[index, None] = new[0]
     return found
+
+
+def _of_range(call: ReplayCall, old: int, new: int) -> dict[Place, int]:
+    """Ends of a range of another length; one that begins whole lengths behind 0 does so still."""
+    start, step = _whole(call, "start") or 0, _whole(call, "step") or 1
+    begin = start // old * new if old and start % old == 0 else start
+    places = {name: index for index, name, _ in _named(call)}
+    found: dict[Place, int] = {(places["start"], None): begin} if "start" in places else {}
+    return {**found, (places["end"], None): begin + new * step}
 
 
 def _list_of(

@@ -15,11 +15,12 @@ from perfcast.errors import InputError
 from perfcast.replays.play.bind import bind_call
 from perfcast.replays.play.prepare import element_type
 from perfcast.replays.program.program import CallKind, ReplayCall, ReplayProgram, Slot, SlotUse, slots_in
+from perfcast.replays.scale.calls import SlotKey
 from perfcast.replays.scale.layout import Resized, Shape, elements, own_memory, window
 from perfcast.replays.scale.literals import scaled_literals, window_arguments
 from perfcast.traces.events import NONE
-from perfcast.traces.scaling.extents import Dim
-from perfcast.traces.scaling.meta import needs_memory
+from perfcast.traces.scaling.extents import Dim, size_of
+from perfcast.traces.scaling.meta import dense_strides, needs_memory
 from perfcast.traces.scaling.scaling import Scaling
 
 Dims = tuple[Dim, ...]
@@ -32,10 +33,10 @@ class ScalePass:
         dims: Of each slot that a call uses: what its sizes are made of.
     """
 
-    def __init__(self, program: ReplayProgram, scaling: Scaling, dims: Mapping[int, Dims]) -> None:
+    def __init__(self, program: ReplayProgram, scaling: Scaling, dims: Mapping[SlotKey, Dims]) -> None:
         self.calls: list[ReplayCall] = []
         self._program, self._scaling, self._dims = program, scaling, dims
-        self._shapes: dict[int, Shape] = {i: tuple(map(scaling.size, own)) for i, own in dims.items()}
+        self._shapes: dict[SlotKey, Shape] = {key: tuple(map(scaling.size, own)) for key, own in dims.items()}
         self._new: dict[int, Slot] = {}
         self._bases: dict[int, int] = {}  # buffer → the slot that was first seen of it
 
@@ -62,7 +63,7 @@ class ScalePass:
                 ) from error
 
     def _shape(self, index: int) -> Shape:
-        return self._shapes.get(index, self._program.slots[index].shape)
+        return self._shapes.get(SlotKey(index), self._program.slots[index].shape)
 
     def _enter(self, index: int) -> None:
         """A slot that no call has made yet: by the memory that it is a window onto."""
@@ -81,32 +82,41 @@ class ScalePass:
             return self._collective(call)
         if call.kind is not CallKind.OPERATOR:
             return call
-        made = [self._expected(slot) for slot in call.outputs]
+        made = [self._expected(slot, SlotKey(index, at)) for at, slot in enumerate(call.outputs)]
         given = [self._pair(slot) for slot in slots_in(call.arguments)]
         if call.operator == "aten::as_strided" and made and made[0] is not None:
             new = window_arguments(call, made[0])
         else:
-            new = scaled_literals(call, index, self._scaling, made, given, self._first_dims(call))
+            new = scaled_literals(call, index, self._scaling, made, given, self._first_dims(index, call))
         if new == call and all(one is None or one.old == one.new for one in (*made, *given)):
             self._settle(call, made)
             return call
         self._settle(call, self._checked(index, call, new, made))
         return new
 
-    def _first_dims(self, call: ReplayCall) -> tuple[Dims, Dims]:
+    def _first_dims(self, index: int, call: ReplayCall) -> tuple[Dims, Dims]:
         """What the first argument's sizes, and the first result's, are made of."""
         first = next(iter(slots_in(call.arguments)), NONE)
         made = next(iter(call.outputs), NONE)
-        return self._dims.get(first, ()), self._dims.get(made, ())
+        key = SlotKey(made) if made != NONE else SlotKey(index, 0)
+        return self._dims.get(SlotKey(first), ()), self._dims.get(key, ())
 
-    def _expected(self, index: int) -> Resized | None:
+    def _expected(self, index: int, dropped: SlotKey) -> Resized | None:
         """A result as was decided, its place in memory by that memory's other windows."""
         if index == NONE:
-            return None
+            return self._dropped(dropped)
         slot, shape = self._program.slots[index], self._shape(index)
         base = self._bases.get(slot.buffer)
         new = own_memory(slot, shape) if base is None else window(slot, shape, self._pair(base))
         return Resized(slot, new)
+
+    def _dropped(self, key: SlotKey) -> Resized | None:
+        """A result that nobody asks for: only its sizes."""
+        if key not in self._shapes:
+            return None
+        old = tuple(map(size_of, self._dims[key]))
+        one = Slot(NONE, "float32", 0, old, dense_strides(old, old, None), "")
+        return Resized(one, own_memory(one, self._shapes[key]))
 
     def _settle(self, call: ReplayCall, made: Sequence[Resized | None]) -> None:
         for slot, resized in zip(call.outputs, made, strict=True):
@@ -123,7 +133,7 @@ class ScalePass:
             InputError: None come out, or of other sizes than was decided.
         """
         is_unknown = index in self._scaling.followed.reasons
-        if is_unknown and any(one is not None for one in made):
+        if is_unknown and any(slot != NONE for slot in call.outputs):
             raise InputError(
                 f"does not show what it makes of these sizes: {self._scaling.followed.reasons[index]}"
             )

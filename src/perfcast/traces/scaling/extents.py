@@ -163,6 +163,11 @@ def added(dims: Sequence[Dim]) -> Dim:
     return (Factor(tuple(Term(count, powers) for powers, count in terms.items())),)
 
 
+def without_one(dim: Dim) -> Dim:
+    """All but one."""
+    return (Factor((*_terms(dim), Term(-1))),) if variables_of(dim) else fixed(size_of(dim) - 1)
+
+
 def _terms(dim: Dim) -> tuple[Term, ...]:
     """A dim as one sum."""
     found: tuple[Term, ...] = (Term(1),)

@@ -110,7 +110,7 @@ def _sum(
         if more > 0:
             terms.append(Term(more, ((variable, 1),)))
             rest -= more
-    if rest < 0 or rest + sum(t.count * primes[t.powers[0][0]] for t in terms) != new:
+    if rest + sum(t.count * primes[t.powers[0][0]] for t in terms) != new:
         return None
     return (Factor((*terms, Term(rest)) if rest else tuple(terms)),)
 

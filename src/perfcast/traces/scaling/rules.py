@@ -20,6 +20,7 @@ from perfcast.traces.scaling.extents import (
     largest_monomial,
     regrouped,
     size_of,
+    without_one,
 )
 from perfcast.traces.scaling.meta import needs_memory, parameters_of
 
@@ -70,11 +71,16 @@ def _dim_of(call: ScalingCall, num_dims: int) -> int:
 
 
 def piece(dim: Dim, size: int, start: int = 0) -> Dim:
-    """A part of a dim: a term of a sum where it is one, else the same share of it; one row stays one."""
+    """A part of a dim: a term of a sum where it is one, else the same share of it.
+
+    One row stays one, and all but one row stay all but one.
+    """
     if size == size_of(dim):
         return dim
     if size <= 1:
         return fixed(size)
+    if size == size_of(dim) - 1:
+        return without_one(dim)
     if len(dim) == 1 and len(dim[0].terms) > 1:
         same = [term for term in dim[0].terms if term.count == size]
         if same:
