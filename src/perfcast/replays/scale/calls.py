@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.replays.build.differentiated import parameters
 from perfcast.replays.program import program as replay
-from perfcast.replays.program.program import CallKind, DeviceName, ReplayCall, ReplayProgram, SlotUse
+from perfcast.replays.program.program import (
+    CallKind,
+    DeviceName,
+    ReplayCall,
+    ReplayProgram,
+    SlotUse,
+    slots_in,
+)
 from perfcast.traces.events import NONE
 from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
 from perfcast.traces.scaling.meta import Blank, Blanks, Value, run_blank
+
+#: The label under which autograd adds to a parameter's gradient.
+_ACCUMULATED = "torch::autograd::AccumulateGrad"
+#: What optimizers write parameters with.
+_UPDATES = ("aten::_foreach_", "aten::_fused_", "aten::add", "aten::sub_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +34,20 @@ class SlotKey:
 
 def calls_of_program(program: ReplayProgram) -> list[ScalingCall]:
     """All operators, named by their places in the program; what only moves or waits computes nothing."""
-    return [_call(program, index, call) for index, call in enumerate(program.calls)]
+    calls = [_call(program, index, call) for index, call in enumerate(program.calls)]
+    trained = tuple(tensor_of(program, slot) for slot in sorted(_trained(program)))
+    return [ScalingCall(NONE, _ACCUMULATED, None, trained, (), NONE, is_operator=False), *calls]
+
+
+def _trained(program: ReplayProgram) -> set[int]:
+    """Parameters that the program's optimizer updates; without one, none are known."""
+    updated = {
+        program.slots[slot].buffer
+        for call in program.calls
+        if not call.is_differentiated and call.operator.startswith(_UPDATES) and call.arguments
+        for slot in slots_in(call.arguments[:1])
+    }
+    return {slot for slot in parameters(program) if program.slots[slot].buffer in updated}
 
 
 def _call(program: ReplayProgram, index: int, call: ReplayCall) -> ScalingCall:

@@ -132,13 +132,11 @@ class ScalePass:
         Raises:
             InputError: None come out, or of other sizes than was decided.
         """
-        is_unknown = index in self._scaling.followed.reasons
-        if is_unknown and any(slot != NONE for slot in call.outputs):
-            raise InputError(
-                f"does not show what it makes of these sizes: {self._scaling.followed.reasons[index]}"
-            )
         before = _run(call, dict(enumerate(self._program.slots)))
         if isinstance(before, str):
+            reason = self._scaling.followed.reasons.get(index, "")
+            if reason and any(slot != NONE for slot in call.outputs):
+                raise InputError(f"does not show what it makes of these sizes: {reason}")
             return list(made)  # what it gives depends on data
         after = _run(new, self._new)
         if isinstance(after, str):

@@ -171,9 +171,16 @@ def _counted(
 def _alike(
     call: ScalingCall, dims: Sequence[Dims], dtypes: Sequence[str], shapes: Sequence[Shape]
 ) -> list[Dims] | None:
-    """Sizes as those of the arguments: of layers whose libraries cannot be run without memory."""
+    """Sizes as those of the arguments: of layers whose libraries cannot be run without memory.
+
+    A row that none of them has, longer than all of them, is what such a layer keeps for its gradients.
+    """
+    longest = max((size_of(dim) for own in dims for dim in own), default=0)
     return [
-        tuple(dim_alike(dims, at, size) or fixed(size) for at, size in enumerate(shape)) for shape in shapes
+        (growing(shape[0], joined(largest_monomial(dim) for dim in dims[0])),)
+        if len(shape) == 1 and shape[0] > longest and dims
+        else tuple(dim_alike(dims, at, size) or fixed(size) for at, size in enumerate(shape))
+        for shape in shapes
     ]
 
 
@@ -201,6 +208,9 @@ RULES: Mapping[str, Rule] = {
     "aten::index": _indexed,
     "aten::_pack_padded_sequence": _packed,
     "aten::repeat_interleave": _repeated,
+    "aten::embedding_bag": _alike,
+    "aten::_embedding_bag": _alike,
+    "aten::_embedding_bag_forward_only": _alike,
 }
 #: Operators whose counts depend on the data, and none of which can be run without memory.
 SEARCHES = frozenset(

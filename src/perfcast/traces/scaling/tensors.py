@@ -106,14 +106,12 @@ class Tensors:
             if other.shape == tensor.shape and (other.strides == tensor.strides or is_ordered):
                 return dims
             if _count(other.shape) == _count(tensor.shape) and is_ordered:
-                found = regrouped(dims, tensor.shape)
-                if found is not None:
-                    return tuple(found)
-            if other.strides and tensor.strides and other.dtype == tensor.dtype:
-                by_stride = dict(zip(other.strides, dims, strict=True))
-                if all(stride in by_stride for stride in tensor.strides):
-                    pairs = zip(tensor.shape, tensor.strides, strict=True)
-                    return tuple(piece(by_stride[stride], size) for size, stride in pairs)
+                taken = regrouped(dims, tensor.shape)
+                if taken is not None:
+                    return tuple(taken)
+            found = _by_strides(tensor, other, dims)
+            if found is not None:
+                return found
         return None
 
     def _given(self, tensor: TensorArgument, call: ScalingCall, *, is_parameter: bool) -> Dims:
@@ -232,6 +230,28 @@ def key_of(tensor: TensorArgument) -> Hashable:
     if tensor.key is not None:
         return tensor.key
     return (tensor.dtype, tensor.shape, tensor.strides)
+
+
+def _by_strides(tensor: TensorArgument, other: TensorArgument, dims: Dims) -> Dims | None:
+    """Dims of a window by those of another one with the same strides; some may have become one."""
+    if not other.strides or not tensor.strides or other.dtype != tensor.dtype:
+        return None
+    known: dict[int, tuple[int, Dim]] = {}
+    for size, stride, dim in zip(other.shape, other.strides, dims, strict=True):
+        if size > 1 or stride not in known:
+            known[stride] = (size, dim)
+    found = []
+    for size, stride in zip(tensor.shape, tensor.strides, strict=True):
+        if stride not in known:
+            return None
+        held, dim = known[stride]
+        while held < size and stride * held in known and stride * held not in tensor.strides:
+            more, outer = known[stride * held]
+            if more < 2:
+                break
+            held, dim = held * more, (*outer, *dim)
+        found.append(piece(dim, size))
+    return tuple(found)
 
 
 def _memory(tensor: TensorArgument) -> Hashable:
