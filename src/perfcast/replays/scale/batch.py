@@ -17,6 +17,7 @@ from perfcast.replays.scale.calls import SlotKey, calls_of_program
 from perfcast.replays.scale.layout import elements, reach_bytes
 from perfcast.replays.scale.passes import Dims, ScalePass
 from perfcast.traces.scaling.calls import ScalingCall, tensors_in
+from perfcast.traces.scaling.extents import fixed
 from perfcast.traces.scaling.scaling import Scaling, scale
 
 
@@ -68,8 +69,8 @@ def _dims_of_slots(calls: Sequence[ScalingCall], scaling: Scaling) -> dict[SlotK
         own = zip(tensors_in(call.arguments), followed.dims.get(call.place, ()), strict=False)
         made = zip(call.outputs or (), followed.outputs.get(call.place, ()), strict=False)
         for tensor, dims in (*own, *made):
-            if tensor is not None and dims is not None and isinstance(tensor.key, SlotKey):
-                found.setdefault(tensor.key, dims)
+            if tensor is not None and isinstance(tensor.key, SlotKey):  # sparse ones: sizes of parameters
+                found.setdefault(tensor.key, dims if dims is not None else tuple(map(fixed, tensor.shape)))
     return found
 
 
