@@ -12,6 +12,7 @@ from perfcast.catalogs.runs import load_run_figures
 from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES
+from perfcast.core.garbage import garbage_collection_paused
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Method
 from perfcast.core.plans.table import PlanTable
@@ -59,6 +60,7 @@ class _Evaluated:
     values: Floats
 
 
+@garbage_collection_paused()
 def search_plans(
     request: SearchRequest,
     cluster: Cluster,
