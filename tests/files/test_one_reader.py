@@ -43,7 +43,8 @@ ELSEWHERE: dict[str, str] = {
         evidence.validate.vision.kept memory_use.allocator.context
         memory_use.footprint.spread replays.generate.generate report.documents.accuracy
         searches.handover.serving.job searches.handover.torchtitan_model searches.sweep.cells
-        torch_internals.dynamo torch_internals.vision workload.kept.surroundings
+        torch_internals.dynamo torch_internals.vision traces.forecast.eager_kernels
+        workload.kept.surroundings
         """.split(),
         PACKAGED,
     ),

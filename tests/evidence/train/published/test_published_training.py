@@ -77,13 +77,16 @@ def gelu(num_rows: float, row_length: float) -> KernelTable:
     return KernelTable(KernelFamily.ROWS, {**sizes, "read_bytes": size, "written_bytes": size, **words})
 
 
+#: The study measures every device that it forecasts: without a net of a device's own there is no answer.
+KNOWN_DEVICES_ONLY = frozenset({"lin2024"})
+
+
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_every_predictor_prices_a_batched_product_on_known_and_unknown_devices(name: str, trained: Path):
     predictor = load_predictor(name, trained / name)
-    seconds = predictor.predict(bmm(), (V100, T4), np.array([0, 1, 0])[:1])
     assert predictor.name == name
-    assert np.isfinite(seconds).all()
-    assert np.isfinite(predictor.predict(bmm(), (T4,), ONE)).all()
+    assert np.isfinite(predictor.predict(bmm(), (V100, T4), ONE)).all()
+    assert np.isfinite(predictor.predict(bmm(), (T4,), ONE)).all() == (name not in KNOWN_DEVICES_ONLY)
 
 
 @pytest.mark.parametrize("name", PREDICTORS)
