@@ -23,7 +23,7 @@ from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.published.comparison import Comparison, print_comparison
 from perfcast.published.kernels.graph import StudyCost, build_table_cost
-from perfcast.published.kernels.study import PAPER, study_figures
+from perfcast.published.kernels.study import compare_with_study
 from perfcast.published.kernels.work import convolution_work, product_work, row_kernel_work
 from perfcast.published.nets.store import read_record
 from perfcast.published.neusight.nets import net_of
@@ -130,13 +130,7 @@ def compare(data: Path | None = None) -> Comparison:
     Raises:
         InputError: The folder holds no steps of the study.
     """
-    return Comparison(
-        system="li2020",
-        paper="Li et al. (2020), a line per operator; errors as printed by " + PAPER,
-        protocol="Mean errors of whole fp32 steps on NVIDIA's devices.",
-        figures=() if data is None else study_figures("li2020", data),
-        reason="" if data else "Errors of whole steps are compared with --data DIR (neusight/steps.csv).",
-    )
+    return compare_with_study("li2020", "Li et al. (2020), a line per operator", data)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfcast.published.comparison import Comparison, print_comparison
-from perfcast.published.kernels.study import PAPER, study_figures
+from perfcast.published.kernels.study import compare_with_study
 
 
 def compare(data: Path | None = None) -> Comparison:
@@ -14,13 +14,7 @@ def compare(data: Path | None = None) -> Comparison:
     Raises:
         InputError: The folder holds no steps of the study.
     """
-    return Comparison(
-        system="habitat",
-        paper='Yu, Gao, Golikov and Pekhimenko, "Habitat", USENIX ATC 2021; errors as printed by ' + PAPER,
-        protocol="Mean errors of whole fp32 steps on NVIDIA's devices.",
-        figures=() if data is None else study_figures("habitat", data),
-        reason="" if data else "Errors of whole steps are compared with --data DIR (neusight/steps.csv).",
-    )
+    return compare_with_study("habitat", 'Yu, Gao, Golikov and Pekhimenko, "Habitat", USENIX ATC 2021', data)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perfcast.errors import InputError
 from perfcast.files.reading_tables import csv_entries
-from perfcast.published.comparison import Figure, print_part
+from perfcast.published.comparison import Comparison, Figure, print_part
 
 STEPS_FILE = "steps.csv"
 PAPER = (
@@ -28,6 +28,25 @@ PRINTED_ERRORS: Mapping[str, tuple[float, float]] = {
 }
 _COLUMNS = {"li2020": "micro_predicted_ms"}
 _MODES = ("inference", "train")
+
+
+def compare_with_study(predictor: str, paper: str, data: Path | None) -> Comparison:
+    """A baseline whose public errors are those that NeuSight's study printed.
+
+    Args:
+        paper: The baseline's own.
+        data: The folder of the study's steps; without it there are no figures.
+
+    Raises:
+        InputError: The folder holds no steps of the study.
+    """
+    return Comparison(
+        system=predictor,
+        paper=f"{paper}; errors as printed by {PAPER}",
+        protocol="Mean errors of whole fp32 steps on NVIDIA's devices.",
+        figures=() if data is None else study_figures(predictor, data),
+        reason="" if data else "Errors of whole steps are compared with --data DIR (neusight/steps.csv).",
+    )
 
 
 def study_figures(predictor: str, data: Path) -> tuple[Figure, ...]:

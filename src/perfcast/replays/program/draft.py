@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from perfcast.errors import TraceError
@@ -53,6 +53,20 @@ class Draft:
     def parsed(self) -> Schema:
         """The schema's parts (operators only)."""
         return parse_schema(self.schema)
+
+    def as_call(
+        self, schema: str, arguments: tuple[DraftValue, ...], outputs: tuple[TensorUse | None, ...]
+    ) -> Draft:
+        """Another operator in this one's place."""
+        parsed = parse_schema(schema)
+        return replace(
+            self,
+            schema=schema,
+            operator=parsed.operator,
+            overload=parsed.overload,
+            arguments=arguments,
+            outputs=outputs,
+        )
 
     def argument(self, name: str) -> DraftValue:
         """The value of the argument of this name; ``None`` where it has none."""

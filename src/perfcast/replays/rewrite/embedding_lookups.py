@@ -13,8 +13,7 @@ import re
 from dataclasses import replace
 
 from perfcast.replays.play.operators import OperatorTable, full_name
-from perfcast.replays.program.draft import Draft, DraftValue, NotPlayableError, uses_in
-from perfcast.replays.program.schema_text import parse_schema
+from perfcast.replays.program.draft import Draft, NotPlayableError, uses_in
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import TensorUse
 
@@ -64,7 +63,7 @@ def with_plain_bags(draft: Draft) -> tuple[tuple[Draft, ...], str]:
     if draft.argument("pooling_mode") == _NO_POOLING:
         width = output.shape[-1]
         table = _table(weights, width)
-        looked_up = _call(draft, _ROWS, (table, indices, -1, False, False), (output,))
+        looked_up = draft.as_call(_ROWS, (table, indices, -1, False, False), (output,))
         return (looked_up,), _words(draft, "aten::embedding", 1, table)
     return _bags(draft, weights, indices, output)
 
@@ -87,9 +86,9 @@ def _bags(
     by_sample = replace(bags, shape=(batch, num_tables, width), strides=(width, batch * width, 1))
     first = (table, indices, offsets, False, mode, False, scales, True, -1)
     return (
-        _call(draft, _BAG, first, (bags, None, None, None)),
+        draft.as_call(_BAG, first, (bags, None, None, None)),
         replace(
-            _call(draft, _TURN, (by_sample, (batch, total)), (replace(output, shape=(batch, total)),)),
+            draft.as_call(_TURN, (by_sample, (batch, total)), (replace(output, shape=(batch, total)),)),
             recorded_seconds=float("nan"),
         ),
     ), _words(draft, "aten::_embedding_bag", num_tables, table)
@@ -137,18 +136,4 @@ def _made(draft: Draft, like: TensorUse, shape: tuple[int, ...]) -> TensorUse:
     number = _FIRST_ID + draft.node_id
     return replace(
         like, tensor_id=number, storage_id=number, storage=NONE, offset_elements=0, shape=shape, strides=None
-    )
-
-
-def _call(
-    draft: Draft, schema: str, arguments: tuple[DraftValue, ...], outputs: tuple[TensorUse | None, ...]
-) -> Draft:
-    parsed = parse_schema(schema)
-    return replace(
-        draft,
-        schema=schema,
-        operator=parsed.operator,
-        overload=parsed.overload,
-        arguments=arguments,
-        outputs=outputs,
     )

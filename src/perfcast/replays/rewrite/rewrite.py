@@ -10,7 +10,6 @@ from perfcast.errors import TraceError
 from perfcast.replays.play.operators import OperatorTable, full_name
 from perfcast.replays.program.draft import Draft, DraftValue, NotPlayableError, check_installed, uses_in
 from perfcast.replays.program.program import DeviceName
-from perfcast.replays.program.schema_text import parse_schema
 from perfcast.replays.rewrite.embedding_lookups import is_embedding_lookup
 from perfcast.replays.rewrite.tables import (
     DTYPE_NUMBERS,
@@ -128,7 +127,7 @@ def _copied(draft: Draft, target: DeviceTarget) -> Draft:
     if result.dtype not in DTYPE_NUMBERS:
         raise NotPlayableError(f"a copy to an element type that is not known: {result.dtype[:40]}")
     arguments = (source, DTYPE_NUMBERS[result.dtype], None, None, None, False, None)
-    return _with_schema(draft, _COPY_SCHEMA, arguments, draft.outputs[:1])
+    return draft.as_call(_COPY_SCHEMA, arguments, draft.outputs[:1])
 
 
 def _replaced(draft: Draft, equivalent: Equivalent) -> Draft:
@@ -136,7 +135,7 @@ def _replaced(draft: Draft, equivalent: Equivalent) -> Draft:
         draft.outputs[place] if place < len(draft.outputs) else None for place in equivalent.outputs
     )
     arguments = tuple(_from(source, draft) for source in equivalent.arguments)
-    return _with_schema(draft, equivalent.schema, arguments, outputs)
+    return draft.as_call(equivalent.schema, arguments, outputs)
 
 
 def _from(source: ArgumentSource, draft: Draft) -> DraftValue:
@@ -151,20 +150,6 @@ def _from(source: ArgumentSource, draft: Draft) -> DraftValue:
         return 1.0 - value if isinstance(value, int | float) else None
     kept = value[: source.count] if isinstance(value, tuple) else (True,) * source.count
     return (*kept, *(False,) * (source.size - len(kept)))
-
-
-def _with_schema(
-    draft: Draft, schema: str, arguments: tuple[DraftValue, ...], outputs: tuple[TensorUse | None, ...]
-) -> Draft:
-    parsed = parse_schema(schema)
-    return replace(
-        draft,
-        schema=schema,
-        operator=parsed.operator,
-        overload=parsed.overload,
-        arguments=arguments,
-        outputs=outputs,
-    )
 
 
 def _unpinned(draft: Draft) -> Draft:

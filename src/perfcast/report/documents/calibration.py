@@ -17,6 +17,7 @@ from perfcast.cost.profile import DeviceProfile, Line
 from perfcast.report import palette
 from perfcast.report.document import Column, Document, Fact, Note, Section, Table, words
 from perfcast.report.figure import Axis, Curve, Figure
+from perfcast.report.values import Value
 from perfcast.units import format_bytes, format_count, format_seconds
 
 #: Of a curve, places that it is drawn through.
@@ -198,6 +199,15 @@ def _axis_lines(profile: ClusterProfile) -> list[Section]:
     ]
     if not rows:
         return []
+    lead = (
+        "time = latency + bytes / bandwidth, of least relative error through all sizes. Forecasts take the "
+        "curves above, whose error is that at the sizes they were fitted on, and at sizes left out."
+    )
+    return [Section(title="Lines", lead=lead, blocks=(axis_lines_table(rows),))]
+
+
+def axis_lines_table(rows: Sequence[tuple[Value, ...]]) -> Table:
+    """Lines of a mesh: axis, collective, seconds, bytes per second, R² and relative error of each."""
     columns = (
         Column("Axis"),
         Column("Collective"),
@@ -206,11 +216,7 @@ def _axis_lines(profile: ClusterProfile) -> list[Section]:
         Column("R²"),
         Column("Error", "share"),
     )
-    lead = (
-        "time = latency + bytes / bandwidth, of least relative error through all sizes. Forecasts take the "
-        "curves above, whose error is that at the sizes they were fitted on, and at sizes left out."
-    )
-    return [Section(title="Lines", lead=lead, blocks=(Table(columns=columns, rows=tuple(rows)),))]
+    return Table(columns=columns, rows=tuple(rows))
 
 
 def _curve_doubts(profile: ClusterProfile) -> list[Note]:

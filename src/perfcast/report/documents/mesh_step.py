@@ -13,7 +13,7 @@ from perfcast.report import palette
 from perfcast.report.answers import downsample_indices
 from perfcast.report.document import Block, Cell, Column, Document, Fact, Note, Section, Table
 from perfcast.report.documents import mesh as discovered
-from perfcast.report.documents.calibration import axis_figure, lines_table
+from perfcast.report.documents.calibration import axis_figure, axis_lines_table, lines_table
 from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.report.values import Value, format_value
 from perfcast.units import format_bytes, format_seconds
@@ -187,15 +187,7 @@ def _axes(answer: MeshStepAnswer) -> list[Section]:
     ]  # fmt: skip
     if not rows:
         return []
-    columns = (
-        Column("Axis"),
-        Column("Collective"),
-        Column("Latency", "s"),
-        Column("Bandwidth", "B/s"),
-        Column("R²"),
-        Column("Error", "share"),
-    )
-    sections = [Section(title="Lines of the mesh", blocks=(Table(columns=columns, rows=tuple(rows)),))]
+    sections = [Section(title="Lines of the mesh", blocks=(axis_lines_table(rows),))]
     if answer.cluster is not None:
         drawn = [axis for axis in answer.cluster.axes if axis.curves]
         figures = [
