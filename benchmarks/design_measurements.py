@@ -16,8 +16,8 @@ import numpy as np
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.load import estimate_measured

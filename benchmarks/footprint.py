@@ -15,9 +15,9 @@ from goals import Row, report
 
 from perfcast.catalogs.devices import load_device
 from perfcast.catalogs.models import load_model
+from perfcast.core.model.weights import kinds_of_layer, stage_weights
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.weights import kinds_of_layer, stage_weights
 from perfcast.memory_use.footprint import _kept_footprint, estimate_footprint
 from perfcast.workload.models.transformer import read_transformer
 

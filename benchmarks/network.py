@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from goals import Row, report
 
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
 from perfcast.simulate.network.build import build_topology
 from perfcast.simulate.network.fabrics.fat_tree import FatTree
 from perfcast.simulate.network.fabrics.rail_optimised import RailOptimised

@@ -12,10 +12,10 @@ import time
 from goals import Row, report
 
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device

@@ -31,13 +31,13 @@ from typing import Any
 import numpy as np
 
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.operation import Operation
 from perfcast.core.plan import ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.plans.text import STAGE_WORDS
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel, Estimates
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_footprint

@@ -9,7 +9,7 @@ from made_up_programs import EAGER
 from perfcast.core.dtype import DType
 from perfcast.core.forecast.device import Forecast, KindTime, MemoryForecast, OperationTime, TensorInterval
 from perfcast.core.graph import Graph, Node, Phase
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from types import MappingProxyType
 
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
 from perfcast.cost.collective.constants import (
     Constants,
     DispatchConstants,

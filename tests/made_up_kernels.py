@@ -10,8 +10,8 @@ import numpy as np
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.convolution import square_sizes
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table, join_kernel_tables
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures, collect_figures
 from perfcast.cost.learned.scalars import regime_shares

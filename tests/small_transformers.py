@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.attention_weights import Weight
 from perfcast.core.forecast.footprint import PeakCandidate, StageFootprint, Term
+from perfcast.core.model.attention_weights import Weight
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
 from perfcast.memory_use.footprint.layer_figures import LayerFigures, layer_figures

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.load import estimate_measured
 from perfcast.cost.learned.corrections.measured import MeasuredKernels
 from perfcast.measure.few.bench import Timed

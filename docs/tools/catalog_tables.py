@@ -8,7 +8,7 @@ from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entries
 from perfcast.catalogs.devices import DeviceEntry, load_device_entries, load_processor_entries
 from perfcast.catalogs.models import load_models
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.units import format_bytes, format_count
 
 

@@ -13,7 +13,7 @@ from perfcast.catalogs.devices import (
     parse_device_file,
 )
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.units import UNIT_FACTORS
 

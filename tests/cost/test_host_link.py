@@ -4,7 +4,7 @@ import pytest
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
-from perfcast.core.host import FROM_HOST, host_copy, host_update
+from perfcast.core.machine.host import FROM_HOST, host_copy, host_update
 from perfcast.cost.host_link import host_bytes_per_second, price_on_host
 from perfcast.cost.prices import price_operations
 from perfcast.cost.roofline import Roofline

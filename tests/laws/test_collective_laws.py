@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cases import cases
 from made_up_clusters import pure
 from perfcast.catalogs.clusters import load_cluster_entries, load_cluster_entry
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES
+from perfcast.core.machine.cluster import Cluster
 from perfcast.cost.collective.choose import CHOICES, algorithms_of
 from perfcast.cost.collective.datasheet import CollectiveTimes, price_collectives
 from perfcast.cost.collective.table import collective_table

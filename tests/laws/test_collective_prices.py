@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from laws.drawn import ROWS, Floats, arrays, grown, seeds
 from perfcast.catalogs.clusters import load_cluster_entries, load_cluster_entry
-from perfcast.core.cluster import Cluster, Level
 from perfcast.core.collective import COLLECTIVES
+from perfcast.core.machine.cluster import Cluster, Level
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.table import CollectiveTable, collective_table
 

@@ -14,7 +14,7 @@ from builders import elementwise, matmul
 from laws.drawn import arrays, seeds
 from perfcast.catalogs.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.streams import streams_at_full_rate

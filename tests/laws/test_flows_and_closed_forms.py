@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from perfcast.catalogs.clusters import load_cluster_entry
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.sweep import sweep_sizes
 from perfcast.simulate.network.mesh import simulate_axes
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from builders import made_up_device
 from cases import cases
 from perfcast.core.forecast.footprint import Footprint, StageFootprint
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.precision import inference_precision
 from perfcast.core.training import FRAMEWORKS, Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint import estimate_footprint, estimate_serving_footprint

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.transformer import Transformer
+from perfcast.core.model.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PerfcastError
 from perfcast.searches.request import SearchRequest

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cases import cases
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.prediction.step.predict import predict_plan
 
 DENSE = Transformer(

@@ -12,8 +12,8 @@ from builders import allocation, matmul
 from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
 from perfcast.cost.model import UNKNOWN_SPREAD

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from builders import small_forecast
 from perfcast.report.brief import brief_of
 from perfcast.report.document import Card, Column, Document, Fact, Table
-from perfcast.report.documents.plan_step import document_of as plan_document
-from perfcast.report.documents.step import document_of as step_document
+from perfcast.report.documents.step.device import document_of as step_document
+from perfcast.report.documents.step.plan import document_of as plan_document
 from plan_forecasts import plan_forecast
 
 TEXTS = st.text(max_size=200)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perfcast.report.compare import compare_documents
 from perfcast.report.document import Card, Column, Document, Section, Table
 from perfcast.report.documents.compared import document_of
-from perfcast.report.documents.plan_step import document_of as plan_document
+from perfcast.report.documents.step.plan import document_of as plan_document
 from plan_forecasts import plan_forecast
 from rendered import json_of, text_of
 

@@ -4,9 +4,9 @@ import pytest
 
 from builders import small_forecast
 from perfcast.report.document import Card, Column, Document, Section, Table
-from perfcast.report.documents.plan_step import document_of as plan_document
 from perfcast.report.documents.serving.forecast import document_of as serving_document
-from perfcast.report.documents.step import document_of as step_document
+from perfcast.report.documents.step.device import document_of as step_document
+from perfcast.report.documents.step.plan import document_of as plan_document
 from perfcast.report.inline import render_inline
 from plan_forecasts import plan_forecast
 from serving_forecasts import with_both_forms

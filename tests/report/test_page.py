@@ -14,7 +14,7 @@ import pytest
 from builders import small_forecast
 from perfcast.core.forecast.device import Forecast
 from perfcast.report.document import Card, Cell, Column, Document, Section, Table
-from perfcast.report.documents.step import document_of
+from perfcast.report.documents.step.device import document_of
 from perfcast.report.figure import Curve, Figure
 from perfcast.report.page import render_page
 from perfcast.units import format_bytes, format_seconds
@@ -132,7 +132,8 @@ def test_a_table_carries_the_numbers_to_sort_by() -> None:
 
 def test_importing_the_page_does_not_import_plotly() -> None:
     check = (
-        "import sys, perfcast.report.page, perfcast.report.documents.step; sys.exit('plotly' in sys.modules)"
+        "import sys, perfcast.report.page, perfcast.report.documents.step.device;"
+        " sys.exit('plotly' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 

@@ -11,7 +11,7 @@ import pytest
 from builders import small_forecast
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.report.document import Document, list_figures
-from perfcast.report.documents.step import document_of
+from perfcast.report.documents.step.device import document_of
 from perfcast.report.figure import Axis, Figure, Heatmap
 from perfcast.report.pictures import PicturePlace, draw_picture, parse_picture
 

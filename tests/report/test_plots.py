@@ -9,7 +9,8 @@ import pytest
 
 from builders import PEAK_FLOPS_PER_SECOND, small_forecast
 from perfcast.core.forecast.device import Forecast, KindTime
-from perfcast.report.documents import memory_curves, step
+from perfcast.report.documents.memory import curves as memory_curves
+from perfcast.report.documents.step import device as step
 from perfcast.report.figure import Curve, Figure
 from perfcast.report.page import render_page
 from perfcast.report.plots import draw, plotly_dict

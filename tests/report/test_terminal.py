@@ -11,8 +11,10 @@ from builders import small_forecast
 from perfcast.core.forecast.device import Forecast
 from perfcast.report.blocks import share_table
 from perfcast.report.document import Document
-from perfcast.report.documents import catalog, memory, step
+from perfcast.report.documents import catalog
 from perfcast.report.documents.evidence.validation import error_table
+from perfcast.report.documents.memory import device as memory
+from perfcast.report.documents.step import device as step
 from perfcast.report.terminal import print_document
 from perfcast.units import format_bytes, format_seconds
 from rendered import text_of

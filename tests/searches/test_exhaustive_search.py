@@ -3,9 +3,9 @@
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import SCHEDULES
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_footprint

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, ModelError, PlanError, UnknownNameError
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.searches.prices_file import PriceList

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from perfcast.catalogs.models import ModelEntry, load_models
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import count_parameters
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import count_parameters
 from perfcast.errors import ModelError
 from perfcast.memory_use.footprint.pytorch.step import count_eager_parameters
 from perfcast.workload.models.huggingface import build_program

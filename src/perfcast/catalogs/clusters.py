@@ -13,7 +13,7 @@ from typing import Any
 
 from perfcast.catalogs.devices import find_device_name
 from perfcast.catalogs.figures import collect_aliases, load_entries, parse_entries, resolve_name
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
 from perfcast.errors import CatalogError, PlanError
 from perfcast.figures import Figure, Problems, parse_figure, parse_texts
 from perfcast.ranges import DEVICES, excerpt, read_whole

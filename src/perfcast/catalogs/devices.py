@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from perfcast.catalogs.figures import collect_aliases, data_files, load_entries, parse_entries, resolve_name
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
-from perfcast.core.hardware import STATUSES, Device, Status
+from perfcast.core.machine.hardware import STATUSES, Device, Status
 from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.figures import (
     Figure,

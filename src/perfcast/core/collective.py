@@ -9,12 +9,12 @@ from typing import overload
 
 from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
+from perfcast.core.model.token_routing import TokenRouting
 from perfcast.core.operation import AttributeValue, Operation, OperationKind
-from perfcast.core.token_routing import TokenRouting
 from perfcast.errors import UnknownNameError
 
 #: Names of collective operations; ``send`` and ``receive`` are between two ranks of the group, ``dispatch``
-#: takes tokens to experts, or back, with one copy for each place (``core.token_routing``).
+#: takes tokens to experts, or back, with one copy for each place (``core.model.token_routing``).
 COLLECTIVES = (
     "all_gather",
     "all_reduce",

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from perfcast.core.dtype import DType
 from perfcast.core.formats import CACHE_FORMATS, FORMATS, Format, Stored, spelled
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.errors import PlanError, UnknownNameError
 
 #: Formats whose scales the units themselves must apply.

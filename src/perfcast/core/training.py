@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.precision import Precision, training_precision
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.words import known_word
 from perfcast.errors import ModelError, PlanError

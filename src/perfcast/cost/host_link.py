@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.core.hardware import Device
-from perfcast.core.host import UPDATE_ON_HOST
+from perfcast.core.machine.hardware import Device
+from perfcast.core.machine.host import UPDATE_ON_HOST
 from perfcast.core.operation import Operation
 from perfcast.cost.model import Estimates
 from perfcast.errors import PlanError
@@ -58,7 +58,7 @@ def host_bytes_per_second(device: Device) -> float:
 
 
 def price_on_host(operations: Sequence[Operation], device: Device) -> Estimates:
-    """Operations of ``core.host``, with an interval as wide as the file says.
+    """Operations of ``core.machine.host``, with an interval as wide as the file says.
 
     Raises:
         PlanError: No figure for this device.

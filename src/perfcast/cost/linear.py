@@ -28,7 +28,7 @@ from scipy.optimize import least_squares
 
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.families import PRODUCT_FAMILIES, Features, features_of
 from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, roofline_seconds

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 
 #: Announced figures move until a device ships, and times with them by this factor either way, 90 % of the

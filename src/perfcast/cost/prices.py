@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import group_ranks, message_bytes, num_groups, reads_peers, token_routing
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
-from perfcast.core.host import uses_host
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.machine.host import uses_host
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.geometry import dispatch_visits

@@ -12,7 +12,7 @@ from typing import Any
 import platformdirs
 
 from perfcast.core.dtype import DTYPES_BY_LABEL
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.fit_quality import Quality, describe_fit, judge_fit, spread_of_fit
 from perfcast.errors import CalibrationError
 from perfcast.files.looking import path_exists

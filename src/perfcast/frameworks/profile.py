@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import (
     ContextCommunication,
     Dispatch,

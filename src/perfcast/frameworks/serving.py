@@ -13,7 +13,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, get_args
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.serving.scheduling import SchedulerPolicy, Scheduling
 from perfcast.errors import CatalogError, InputError
 from perfcast.figures import parse_figure, parse_table, parse_toml

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.weights import check_tuning
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import framework_names, load_framework, load_training_profile

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, WORDS
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.measured import (
     MeasuredKernel,

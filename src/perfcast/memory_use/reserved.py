@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from perfcast.core.forecast.device import ReservedMemory
 from perfcast.core.graph import Graph, Node
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.same import Same
 from perfcast.core.tensor import Storage
 from perfcast.memory_use.allocator import (

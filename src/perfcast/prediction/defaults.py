@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcast.core.dtype import AUTO, DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.errors import ModelError
 from perfcast.prediction.model import NamedModel, read_model

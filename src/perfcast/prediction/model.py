@@ -11,8 +11,8 @@ from typing import Any
 
 from perfcast.catalogs.models import load_model
 from perfcast.core.mode import MOST_TOKENS
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.own_module import OwnModule
-from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError, PlanError, UnknownNameError
 from perfcast.workload.models.config import read_config
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfcast.catalogs.devices import load_device
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError, UnknownNameError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.program import StepProgram

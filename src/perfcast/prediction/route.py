@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.dtype import AUTO
 from perfcast.core.forecast.device import Forecast
 from perfcast.core.forecast.plan import PlanForecast
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import RECOMPUTE, Plan
 from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, AttentionKernels, Training
 from perfcast.core.words import known_word

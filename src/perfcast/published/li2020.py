@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.published.comparison import Comparison, print_comparison
 from perfcast.published.kernels.graph import StudyCost, build_table_cost

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.published.comparison import print_part

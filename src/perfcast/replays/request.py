@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.measure.collectives.plan import Backend
 from perfcast.replays.build.select import Selection
 from perfcast.replays.fill.fill import FillOptions

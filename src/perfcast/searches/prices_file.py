@@ -15,7 +15,7 @@ from typing import Any
 
 from perfcast.catalogs.clusters import load_cluster_entries, whole_name
 from perfcast.catalogs.devices import find_device_name
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.errors import InputError
 from perfcast.files.limits import DOCUMENT_BYTES
 from perfcast.files.reading import read_json, read_toml

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import OFFLOAD
 from perfcast.core.program import StepProgram
-from perfcast.core.transformer import Transformer
 from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
 from perfcast.prediction.defaults import choose_defaults

@@ -10,10 +10,10 @@ import numpy as np
 
 from perfcast.catalogs.runs import load_run_figures
 from perfcast.core.arrays import Floats
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.garbage import garbage_collection_paused
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Method
 from perfcast.core.plans.table import PlanTable
 from perfcast.cost.prices import Prices

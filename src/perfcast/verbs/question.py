@@ -295,8 +295,8 @@ def _catalog_name(value: object) -> str | None:
     """Of a device or cluster that is as the catalog has it; None: there is none."""
     from perfcast.catalogs.clusters import load_cluster
     from perfcast.catalogs.devices import load_device
-    from perfcast.core.cluster import Cluster
-    from perfcast.core.hardware import Device
+    from perfcast.core.machine.cluster import Cluster
+    from perfcast.core.machine.hardware import Device
 
     try:
         if isinstance(value, Device):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 
 #: First compute capability with a flash-attention kernel in PyTorch, and its largest head.

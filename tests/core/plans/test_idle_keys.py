@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.core.mode import MODES, Mode
+from perfcast.core.model.transformer import Experts
 from perfcast.core.plan import Plan, RecomputeModule
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.idle import refuse_idle, without_idle
 from perfcast.core.plans.text import parse_plan
-from perfcast.core.transformer import Experts
 from perfcast.errors import PlanError
 from small_transformers import llama
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from perfcast.catalogs.models import load_models
-from perfcast.core.attention_weights import count_elements
+from perfcast.core.model.attention_weights import count_elements
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import kinds_of_layer, stage_weights
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.text import parse_tuning
 from perfcast.core.tuning.trained import NF4_BYTES, Adapters, Tuning
 from perfcast.core.tuning.weights import check_tuning, layer_adapters, part_of, split_weights
-from perfcast.core.weights import kinds_of_layer, stage_weights
 from perfcast.errors import PlanError
 from perfcast.prediction.model import read_model
 from small_transformers import gpt, llama, mixture

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from made_up_clusters import cluster, pure
-from perfcast.core.cluster import Cluster
-from perfcast.core.token_routing import TokenRouting
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.token_routing import TokenRouting
 from perfcast.cost.collective.constants import DispatchConstants
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.geometry import dispatch_visits

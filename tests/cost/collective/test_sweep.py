@@ -4,7 +4,7 @@ import pytest
 
 from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.collective import bus_factor
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.datasheet import price_collective
 from perfcast.cost.collective.sweep import sweep_sizes
 from perfcast.errors import PlanError, UnknownNameError

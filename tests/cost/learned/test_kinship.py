@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfcast.catalogs.devices import load_device, load_device_entries
-from perfcast.core.instructions import find_family, instruction_family
+from perfcast.core.machine.instructions import find_family, instruction_family
 from perfcast.cost.learned.kinship import (
     architecture_of,
     describe_kin,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from builders import made_up_device
 from made_up_kernels import products
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.scalars import (
     DeviceScalars,

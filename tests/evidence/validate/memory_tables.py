@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 
 from perfcast.core.forecast.footprint import Footprint, PeakCandidate, StageFootprint, Term
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 
 MIB, GIB = 2**20, 2**30
 

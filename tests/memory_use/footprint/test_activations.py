@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.model.transformer import LatentAttention, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import LatentAttention, Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint.activations import lay_out, layer_activations, layer_bytes
 from perfcast.memory_use.footprint.selective import saved_tensors

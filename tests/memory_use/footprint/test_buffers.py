@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perfcast.core.attention_weights import Weight
+from perfcast.core.model.attention_weights import Weight
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from perfcast.catalogs.devices import load_device
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import split_evenly
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.text import format_tuning, parse_tuning
 from perfcast.core.tuning.trained import Tuning
-from perfcast.core.weights import split_evenly
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_footprint, footprint_columns
 from small_transformers import gpt, llama, mixture

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.catalogs.devices import load_device
+from perfcast.core.model.weights import count_parameters
 from perfcast.core.plan import Plan
 from perfcast.core.precision import inference_precision
-from perfcast.core.weights import count_parameters
 from perfcast.frameworks.serving_memory import load_serving_memory
 from perfcast.memory_use.allocator.context import bytes_beside_allocator
 from perfcast.memory_use.footprint.engine import EngineMemory, engine_memory, expert_rows_width

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfcast.core.attention_weights import Weight
+from perfcast.core.model.attention_weights import Weight
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint.layer_figures import LayerFigures
 from perfcast.memory_use.footprint.peak_candidates import (

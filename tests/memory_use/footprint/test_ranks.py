@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.model.transformer import Experts
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
-from perfcast.core.transformer import Experts
 from perfcast.memory_use.footprint.ranks import Holding, chunks_in_flight, chunks_of_ranks
 from small_transformers import gpt, llama, rank_of
 

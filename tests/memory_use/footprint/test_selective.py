@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from perfcast.core.model.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan, RecomputeModule
 from perfcast.core.training import Training, TrainingFramework
-from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint.activations import Saved, lay_out, layer_bytes
 from perfcast.memory_use.footprint.selective import made_again_bytes, saved_tensors

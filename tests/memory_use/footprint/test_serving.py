@@ -7,10 +7,10 @@ import math
 import pytest
 
 from perfcast.core.forecast.footprint import PeakCandidate
+from perfcast.core.model.transformer import LatentAttention, Transformer
+from perfcast.core.model.weights import count_parameters
 from perfcast.core.plan import Plan
 from perfcast.core.precision import inference_precision
-from perfcast.core.transformer import LatentAttention, Transformer
-from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint.serving import ServingSetting, serving_stages
 from perfcast.units import KIB

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.core.attention_weights import Weight
+from perfcast.core.model.attention_weights import Weight
 from perfcast.core.plan import Plan
 from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Training
 from perfcast.frameworks.load import load_training_profile

@@ -8,12 +8,12 @@ import pytest
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.forecast.footprint import StageFootprint
+from perfcast.core.model.weights import count_parameters
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.tuning.text import format_tuning, parse_tuning
 from perfcast.core.tuning.trained import Tuning
-from perfcast.core.weights import count_parameters
 from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.model import read_model
 from small_transformers import gpt, llama

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builders import made_up_device
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training, TrainingFramework
 from perfcast.memory_use.footprint import estimate_footprint

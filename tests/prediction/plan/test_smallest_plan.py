@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from perfcast.catalogs.devices import load_device
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.plan.smallest import choose_smallest_plan

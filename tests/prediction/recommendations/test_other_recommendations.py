@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from builders import made_up_device
 from perfcast.catalogs.devices import load_device
-from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.forecast.recommendation import PlanRecommendation
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.text import parse_tuning
 from perfcast.cost.roofline import Roofline
 from perfcast.memory_use.footprint import estimate_footprint

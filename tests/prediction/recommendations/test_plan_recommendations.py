@@ -9,11 +9,11 @@ import pytest
 from builders import made_up_device
 from perfcast.catalogs.clusters import load_cluster
 from perfcast.catalogs.devices import load_device
-from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.forecast.recommendation import PlanRecommendation
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.recommendations.plans import find_plan_recommendations

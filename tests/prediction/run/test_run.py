@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from made_up_steps import step_forecast
 from perfcast.catalogs.devices import load_device
 from perfcast.core.forecast.plan import StragglerEffect
+from perfcast.core.model.weights import count_parameters
 from perfcast.core.training import Training
 from perfcast.core.tuning.text import parse_tuning
-from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
 from perfcast.prediction.request.run import RunRequest
 from perfcast.prediction.run.predict import RunForecast, count_checkpoint_bytes, forecast_run

@@ -10,9 +10,9 @@ import pytest
 from perfcast.catalogs.clusters import load_cluster
 from perfcast.catalogs.devices import load_device
 from perfcast.core.collective import collective_operation
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import CatalogError
 from perfcast.prediction.step.scaling import StepScaling, leaves_node, parse_step_scaling, scale_seconds
 from perfcast.workload.blocks import build_step_work

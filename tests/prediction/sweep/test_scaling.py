@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from made_up_steps import step_forecast
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.prediction.request.plan import PlanRequest

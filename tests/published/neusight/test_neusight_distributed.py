@@ -11,7 +11,7 @@ import pytest
 from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.catalogs.devices import load_device
 from perfcast.core.graph import Graph, Phase
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.cost.model import Estimates

@@ -4,8 +4,8 @@ import pytest
 
 from perfcast.catalogs.clusters import load_cluster
 from perfcast.catalogs.devices import load_device
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import count_parameters
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import count_parameters
 from perfcast.published.searcher_3d.job import describe_cluster, describe_model
 from perfcast.workload.blocks.step.flops import flops_per_sequence
 

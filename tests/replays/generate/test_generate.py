@@ -26,7 +26,7 @@ from perfcast.replays.program.program import (
     SlotUse,
 )
 from perfcast.replays.request import ReplayRequest
-from perfcast.report.documents.generated import generated_lines
+from perfcast.report.documents.replays.generated import generated_lines
 from perfcast.traces.events import Collective
 
 

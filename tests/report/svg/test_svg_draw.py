@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from builders import small_forecast
 from perfcast.report.blocks import amount_bars, stacked_bars
 from perfcast.report.document import list_figures
-from perfcast.report.documents.memory_curves import memory_by_module_figure
-from perfcast.report.documents.step import document_of
+from perfcast.report.documents.memory.curves import memory_by_module_figure
+from perfcast.report.documents.step.device import document_of
 from perfcast.report.figure import (
     Axis,
     Bars,

@@ -7,11 +7,11 @@ import pytest
 
 from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.forecast.plan import CAUSES
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.plans.idle import without_idle
 from perfcast.core.plans.table import join, to_table
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.tuning.text import parse_tuning
 from perfcast.core.tuning.trained import FULL
 from perfcast.cost.roofline import Roofline

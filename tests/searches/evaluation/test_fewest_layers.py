@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.memory_use.footprint import footprint_columns
 from perfcast.prediction.names import resolve_device

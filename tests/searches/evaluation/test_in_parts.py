@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import InputError, PlanError
 from perfcast.prediction.names import resolve_device

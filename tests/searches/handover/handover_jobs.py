@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.model.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.searches.handover import hand_over
 
 _HERE = Path(__file__).parent

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 import pytest
 from handover_jobs import TRAININGS, cluster, write
 
+from perfcast.core.model.transformer import Experts
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Experts
 from perfcast.searches.handover import TARGETS, find_targets
 from small_transformers import llama
 

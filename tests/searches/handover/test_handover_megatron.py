@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from handover_jobs import deepseek, megatron_parser, megatron_words, write
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from small_transformers import gpt, llama, mixture
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from handover_jobs import deepseek, read_toml, write
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.prediction.model import read_model
 from perfcast.searches.handover.torchtitan_model import find_flavor

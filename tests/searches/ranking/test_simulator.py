@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import ModelError
 from perfcast.prediction.names import resolve_device

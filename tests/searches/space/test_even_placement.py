@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.collective import group_ranks
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import ORDERS, Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
 from perfcast.searches.space.placement import lie_evenly
 from perfcast.workload.blocks import build_step_work

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.plans.text import EVEN
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_footprint, footprint_columns
 from perfcast.prediction.names import resolve_device

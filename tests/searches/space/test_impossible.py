@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfcast.core.transformer import Transformer
+from perfcast.core.model.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.searches.space.definition import Space
 from perfcast.searches.space.enumeration import enumerate_plans

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import ORDERS, Plan
 from perfcast.core.plans.table import COLUMNS, PlanTable, join
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.prediction.names import resolve_device

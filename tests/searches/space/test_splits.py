@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import split_evenly
 from perfcast.core.plans.text import PlanValue
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import split_evenly
 from perfcast.searches.space.splits import balanced_split, head_layers, splits_of_parts
 
 #: 126 layers of Llama 3 405B's sizes; its head is a third of a layer.

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, Plan
 from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.plans.text import format_plan, parse_plan
 from perfcast.core.training import FRAMEWORKS, Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.obstacles import plan_obstacles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
 from perfcast.simulate.network.simulate import simulate_groups
 from perfcast.simulate.network.topology import Topology
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from made_up_clusters import pure
-from perfcast.core.cluster import Cluster, Level, Link
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.errors import InputError
 from perfcast.simulate.network.mesh import groups_of, simulate_axes, usual_algorithm
 

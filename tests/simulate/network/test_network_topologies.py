@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from perfcast.core.cluster import Cluster, Level
+from perfcast.core.machine.cluster import Cluster, Level
 from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.simulate.network.build import build_topology
 from perfcast.simulate.network.fabrics.dragonfly import Dragonfly

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfcast.core.collective import message_bytes
 from perfcast.core.dtype import DType
-from perfcast.core.heads import Heads
+from perfcast.core.model.heads import Heads
 from perfcast.core.plan import Plan
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import PlanError

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.core.attention_weights import count_elements
 from perfcast.core.collective import message_bytes, num_groups
 from perfcast.core.dtype import DType
+from perfcast.core.model.attention_weights import count_elements
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import count_parameters, kinds_of_layer
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import count_parameters, kinds_of_layer
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.workload.blocks import build_step_work
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.core.host import FROM_HOST, TO_HOST, UPDATE_ON_HOST, uses_host
+from perfcast.core.machine.host import FROM_HOST, TO_HOST, UPDATE_ON_HOST, uses_host
+from perfcast.core.model.transformer import Experts, Transformer
+from perfcast.core.model.weights import count_parameters
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.training import FRAMEWORKS, Training
-from perfcast.core.transformer import Experts, Transformer
-from perfcast.core.weights import count_parameters
 from perfcast.core.work import Calls, StepWork, Stream
 from perfcast.workload.blocks import build_step_work
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfcast.core.dtype import DType
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.errors import PlanError

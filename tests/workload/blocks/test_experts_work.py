@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfcast.core.collective import message_bytes, token_routing
+from perfcast.core.model.token_routing import TokenRouting
+from perfcast.core.model.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Dispatch, Plan
-from perfcast.core.token_routing import TokenRouting
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks.experts.routing import (

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from perfcast.core.collective import message_bytes
+from perfcast.core.model.transformer import LatentAttention, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import LatentAttention, Transformer
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks.attention.latent import latent_attention_backward, latent_attention_forward

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.workload.blocks import build_step_work
 from perfcast.workload.blocks.step.messages import MESSAGES
 

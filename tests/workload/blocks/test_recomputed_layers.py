@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_footprint

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint.activations import lay_out, layer_activations
 from perfcast.workload.blocks.local import Local

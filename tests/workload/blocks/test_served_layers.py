@@ -8,11 +8,17 @@ import pytest
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.collective import message_bytes
+from perfcast.core.model.transformer import (
+    Experts,
+    LatentAttention,
+    LinearAttention,
+    SparseAttention,
+    Transformer,
+)
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision, inference_precision
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, LatentAttention, LinearAttention, SparseAttention, Transformer
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import ModelError, PlanError

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from perfcast.catalogs.devices import load_device
 from perfcast.core.collective import message_bytes
 from perfcast.core.dtype import DType
+from perfcast.core.model.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.precision import inference_precision
-from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import ModelError, PlanError

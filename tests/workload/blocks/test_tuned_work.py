@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.text import parse_tuning
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.work import Layer, StepWork

@@ -3,10 +3,10 @@
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
 from perfcast.workload.blocks import build_step_work
 from perfcast.workload.blocks.ends import training as ends

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
 from perfcast.core.plan import ORDERS, Plan
 from perfcast.core.plans.placement import group_of
 from perfcast.core.plans.table import to_table

@@ -14,7 +14,7 @@ from perfcast.cli.progress import status
 from perfcast.verbs.mesh_cost.question import MeshCostQuestion
 
 if TYPE_CHECKING:
-    from perfcast.core.mesh import DeviceMesh
+    from perfcast.core.machine.mesh import DeviceMesh
     from perfcast.cost.collective.sweep import CollectiveSweep
     from perfcast.report.documents.collectives import Points
 

@@ -103,7 +103,7 @@ def _synthetic(num_ranks: int, seed: int) -> tuple[DiscoveredMesh, PairSamples]:
 
 
 def _report(mesh: DiscoveredMesh, samples: PairSamples | None, outputs: Outputs) -> None:
-    from perfcast.report.documents.mesh import document_of
+    from perfcast.report.documents.mesh.discovered import document_of
 
     record = mesh.to_json() | ({} if samples is None else {"samples": samples.to_json()})
     write_answer(outputs, lambda: document_of(mesh, samples), lambda: record, is_exact=True)

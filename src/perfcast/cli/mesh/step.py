@@ -55,7 +55,7 @@ def step(
     """
     from perfcast.measure.collectives.plan import parse_mesh
     from perfcast.published.mesh_cost_model.here import MeshStepRequest, forecast_here
-    from perfcast.report.documents.mesh_step import document_of
+    from perfcast.report.documents.mesh.step import document_of
 
     request = MeshStepRequest(
         models=models, num_ranks=ranks, mesh=parse_mesh(mesh), discovers=discover, device=device, mode=mode,

@@ -94,7 +94,7 @@ def _generate(
     from perfcast.replays.replay import with_gaps, with_measured_gaps
     from perfcast.report.answers import to_plain
     from perfcast.report.data.replay import rank_data
-    from perfcast.report.documents.generated import generated_lines
+    from perfcast.report.documents.replays.generated import generated_lines
 
     programs = [one.program for one in prepared]
     with status("generating") as on_progress:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.core.mode import Mode
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import KEY_OF_FIELD, PLAN_KEYS
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 
 _USUAL = Plan()

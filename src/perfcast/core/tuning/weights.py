@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from perfcast.core.attention_weights import Weight
-from perfcast.core.heads import heads_of_rank
+from perfcast.core.model.attention_weights import Weight
+from perfcast.core.model.heads import heads_of_rank
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import PARTS_OF_LAYERS, Adapters, Part, Target, Tuning
 from perfcast.errors import PlanError
 
@@ -193,7 +193,7 @@ def part_of(weight: Weight) -> Part:
     return "mlp" if "MLP" in name or name == "gate of shared experts" else "attention"
 
 
-#: Weights beside the layers (``core.weights``); their norms are norms.
+#: Weights beside the layers (``core.model.weights``); their norms are norms.
 _ENDS: dict[str, Part] = {
     "embedding": "embedding",
     "positions": "embedding",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
 from perfcast.cost.collective.choose import ALGORITHMS, algorithms_of
 from perfcast.cost.collective.constants import Constants, LinkConstants, Pattern, load_constants
 from perfcast.cost.collective.datasheet import copied_seconds

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES
+from perfcast.core.machine.cluster import Cluster
 from perfcast.cost.collective.choose import ALGORITHMS, algorithms_of
 from perfcast.cost.collective.constants import PROTOCOLS, Constants, load_constants
 from perfcast.cost.collective.geometry import Geometry, lay_out

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats
-from perfcast.core.cluster import Cluster, Link
-from perfcast.core.token_routing import TokenRouting
+from perfcast.core.machine.cluster import Cluster, Link
+from perfcast.core.model.token_routing import TokenRouting
 from perfcast.cost.collective.constants import PROTOCOLS, Constants, load_constants
 from perfcast.cost.collective.table import CollectiveTable
 from perfcast.errors import InputError

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 
 #: Fitted by Nelder–Mead on mean |log(measured / seconds)| to 2,014 calls replayed as CUDA graphs by vLLM,
 #: SGLang and TensorRT-LLM on 2, 4 and 8 A100, H100, H200, B200 and GB200 (ai-dynamo/aiconfigurator,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from perfcast.core.arrays import Floats
 from perfcast.core.collective import bus_factor
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.datasheet import CollectiveTimes, price_collectives
 from perfcast.cost.collective.table import collective_table
 from perfcast.errors import PlanError

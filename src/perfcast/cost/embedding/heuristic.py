@@ -26,7 +26,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.embedding.columns import EmbeddingColumns
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.embedding.model import check_optimizer, check_phase
 from perfcast.cost.embedding.traffic import backward_traffic, forward_traffic
 from perfcast.errors import PlanError

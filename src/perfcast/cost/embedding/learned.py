@@ -21,7 +21,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.embedding.columns import EmbeddingColumns
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.embedding.features import base_terms, speed_features
 from perfcast.cost.embedding.model import PHASES, check_phase
 from perfcast.cost.profile import data_folder

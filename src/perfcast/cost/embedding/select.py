@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.embedding.heuristic import HeuristicEmbeddingPricer
 from perfcast.cost.embedding.learned import load_learned_pricer
 from perfcast.cost.embedding.model import EmbeddingPricer

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.graph import Graph, Phase
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS
 from perfcast.core.tensor import Category
 from perfcast.cost.host.costs import HostCosts, class_of, load_host_costs

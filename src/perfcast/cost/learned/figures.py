@@ -10,8 +10,8 @@ import numpy as np
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import encode_words
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.sustained import sustained_share
 

@@ -1,7 +1,7 @@
 """How near to a device the nearest measured ones are: what may be taken over from them, and how sure that is.
 
     architecture   a device of the same architecture and major compute capability: the very same binaries
-    family         one whose matrix units take the same instructions (``core.instructions``): the same kernels
+    family         one whose matrix units take the same instructions (``core.machine.instructions``)
     vendor         other devices of the vendor alone: the same libraries, other kernels
     elsewhere      the vendor's in other families of kernels alone
     none           nobody's of the vendor, of any kernel
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from perfcast.core.hardware import Device
-from perfcast.core.instructions import find_family, instruction_family
+from perfcast.core.machine.hardware import Device
+from perfcast.core.machine.instructions import find_family, instruction_family
 
 #: (vendor, architecture, compute capability).
 Architecture = tuple[str, str, str]

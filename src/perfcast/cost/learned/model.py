@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.evidence import Evidence
 from perfcast.cost.learned.corrections.moved import MovedFamily, move_spans

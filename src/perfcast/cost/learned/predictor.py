@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.cost.learned.kinship import (

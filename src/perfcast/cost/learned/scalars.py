@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.kinship import (
     Architecture,

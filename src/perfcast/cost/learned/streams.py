@@ -20,8 +20,8 @@ from importlib import resources
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
 from perfcast.cost.families import family_of

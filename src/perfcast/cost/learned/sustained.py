@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 
 #: Median of base / boost over the devices that publish both; used where a device does not.
 TYPICAL_BASE_OVER_BOOST = 0.75

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.learned.figures import streams_weights
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.model import Estimates, is_free, least_seconds
 from perfcast.cost.processor.work import CLASSES, ProcessorClass, ProcessorWork, work_of

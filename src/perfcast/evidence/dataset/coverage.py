@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.evidence.dataset.measurements import Resolver, tidy
 from perfcast.evidence.dataset.quality import judge
 from perfcast.evidence.dataset.table import RawTable

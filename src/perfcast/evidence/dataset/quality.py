@@ -10,8 +10,8 @@ import polars as pl
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily
+from perfcast.core.machine.hardware import Device
 from perfcast.evidence.dataset.draft import UNKNOWN_DEVICE
 from perfcast.evidence.dataset.measurements import Measurements
 from perfcast.evidence.dataset.words import encode, look_up

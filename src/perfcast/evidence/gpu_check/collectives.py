@@ -6,7 +6,7 @@ import torch
 
 from perfcast.catalogs.clusters import load_cluster_entries
 from perfcast.catalogs.devices import find_device_name
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.sweep import sweep_sizes
 from perfcast.evidence.gpu_check.place import Found, LeftOutError, Place
 from perfcast.evidence.gpu_check.result import CheckRow

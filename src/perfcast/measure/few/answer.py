@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perfcast.catalogs.devices import find_device_name
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.measured import corrections_path
 from perfcast.errors import CalibrationError
 from perfcast.measure.few.bench import Bench, open_bench

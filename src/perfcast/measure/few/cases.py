@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.measured import MeasuredKernel
 from perfcast.measure.correct import as_kernels

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.evidence import weigh_measurements
 from perfcast.cost.learned.corrections.load import estimate_measured

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.covariance import Covariance
 from perfcast.cost.learned.corrections.traits import Traits
 from perfcast.errors import CalibrationError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.measured import (
     MeasuredKernel,
     MeasuredKernels,

@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from perfcast.core.cluster import Cluster, Level, Link
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.errors import PlanError
 from perfcast.measure.mesh_discovery.faults import Misfit
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.errors import InputError
 from perfcast.figures import parse_figure
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from itertools import chain
 
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.memory_use.allocator.blocks import Block
 from perfcast.memory_use.allocator.caching import CachingAllocator
 from perfcast.memory_use.allocator.context import cublas_workspace_bytes

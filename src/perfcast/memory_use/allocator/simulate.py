@@ -9,7 +9,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.errors import InputError
 from perfcast.memory_use.allocator.blocks import Block
 from perfcast.memory_use.allocator.caching import CachingAllocator

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.precision import Precision
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import DEFAULT_SERVING
 from perfcast.frameworks.load import load_inference_profiles, training_profile_of

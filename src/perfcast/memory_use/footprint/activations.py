@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perfcast.core.heads import heads_of_rank
+from perfcast.core.model.heads import heads_of_rank
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.tuning.trained import Part, Tuning
 from perfcast.core.tuning.weights import Adapter, layer_adapters, part_of_module
 from perfcast.errors import PlanError

@@ -13,12 +13,12 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.forecast.footprint import StageFootprint
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable, to_table
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import Tuning
 from perfcast.frameworks.load import training_profile_of
 from perfcast.frameworks.tuning import check_trained

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.precision import Precision
-from perfcast.core.transformer import Transformer
 from perfcast.frameworks.serving_memory import ServingMemory
 from perfcast.memory_use.allocator.context import bytes_beside_allocator
 from perfcast.memory_use.footprint.ranks import ranks_of_stages

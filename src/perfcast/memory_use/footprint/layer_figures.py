@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.arrays import Floats
-from perfcast.core.heads import heads_of_rank
+from perfcast.core.model.heads import heads_of_rank
+from perfcast.core.model.weights import pad_vocabulary
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable
-from perfcast.core.weights import pad_vocabulary
 from perfcast.memory_use.footprint.activations import (
     Layout,
     expert_visits,

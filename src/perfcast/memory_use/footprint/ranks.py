@@ -17,9 +17,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.layer import num_linear_before
+from perfcast.core.model.layer import num_linear_before
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plans.table import PlanTable
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.memory_use.footprint.stage_layers import StageLayers, num_dense_layers, recomputed_layers
 from perfcast.memory_use.footprint.weight_figures import KindFigures, PartFigures, WeightFigures

@@ -17,10 +17,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from perfcast.core.heads import heads_of_rank
+from perfcast.core.model.heads import heads_of_rank
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan, RecomputeModule
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.frameworks.choice import recomputed_modules
 from perfcast.frameworks.profile import TrainingProfile
 from perfcast.memory_use.footprint.activations import (

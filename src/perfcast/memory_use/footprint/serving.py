@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.attention_weights import attention_weights, count_elements, linear_excess
-from perfcast.core.cache import beside_bytes, linear_state_bytes
 from perfcast.core.forecast.footprint import StageFootprint
-from perfcast.core.heads import cached_width, heads_of_rank
+from perfcast.core.model.attention_weights import attention_weights, count_elements, linear_excess
+from perfcast.core.model.cache import beside_bytes, linear_state_bytes
+from perfcast.core.model.heads import cached_width, heads_of_rank
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.precision import Precision
 from perfcast.core.tensor import Category
-from perfcast.core.transformer import Transformer
 from perfcast.memory_use.footprint.ranks import Ranks, ranks_of_stages
 from perfcast.memory_use.footprint.stage_layers import deal_out_layers
 from perfcast.memory_use.footprint.terms import PeakCandidateColumn, TermColumn, TermGroup
@@ -141,8 +141,8 @@ def _of_one_width(parts: tuple[tuple[Floats, float], ...]) -> list[tuple[Floats,
 def cache_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
     """Keys and values of every token so far: 2 · layers · kv heads · head size · bytes a token.
 
-    A pipeline holds the caches of the micro-batches that are under way; ``core.cache`` says what each kind of
-    layer keeps.
+    A pipeline holds the caches of the micro-batches that are under way; ``core.model.cache`` says what each
+    kind of layer keeps.
     """
     model, length, each = setting.model, setting.sequence_length, setting.cache_bytes
     width = cached_width(model, plan.tensor_parallel)

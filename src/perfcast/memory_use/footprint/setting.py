@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.training import Training, check_trainable
-from perfcast.core.transformer import Transformer
 from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
 from perfcast.memory_use.allocator.context import cublas_workspace_bytes
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.different import different_rows
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import layers_of_stages
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable, Split
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import layers_of_stages
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,7 +41,7 @@ def deal_out_layers(model: Transformer, plans: PlanTable, *, balances_head: bool
     """The stages of each plan.
 
     Raises:
-        PlanError: As ``core.weights.layers_of_stages`` does.
+        PlanError: As ``core.model.weights.layers_of_stages`` does.
     """
     stages, chunks = plans.pipeline_parallel, plans.virtual_stages_per_rank
     chunks = np.where(plans.split > 0, chunks, np.minimum(chunks, 2))  # unless stated, several are as two

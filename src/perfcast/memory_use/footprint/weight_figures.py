@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfcast.core.arrays import Floats
-from perfcast.core.attention_weights import Weight
+from perfcast.core.model.attention_weights import Weight
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import embedding_weights, head_weights, kinds_of_layer, pad_vocabulary
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, NF4_BYTES, Tuning
 from perfcast.core.tuning.weights import Adapter, SplitWeights, layer_adapters, split_weights
-from perfcast.core.weights import embedding_weights, head_weights, kinds_of_layer, pad_vocabulary
 from perfcast.memory_use.footprint.combinations import ByCombination, Combinations
 
 #: Columns on which the cut of a weight depends.

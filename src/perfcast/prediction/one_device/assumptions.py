@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import OperationKind
 from perfcast.core.tuning.text import describe_tuning, format_tuning
 from perfcast.cost.host.issue import HostMode

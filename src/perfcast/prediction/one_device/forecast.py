@@ -14,7 +14,7 @@ from perfcast.core.captured import StepSizes
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.forecast.device import NO_HOST, Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.interval import join_intervals, step_error_of_device
 from perfcast.cost.model import CostModel, Estimates, KnowsNearest
 from perfcast.memory_use.liveness import estimate_memory

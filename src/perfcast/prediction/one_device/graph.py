@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfcast.core.captured import CapturedStep, StepSizes
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.tensor import Category, MemoryFormat
 from perfcast.errors import ModelError, PlanError
 from perfcast.prediction.defaults import complete_request

@@ -7,7 +7,7 @@ from dataclasses import replace
 from perfcast.core.arrays import Floats
 from perfcast.core.forecast.device import HostShare
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.host.issue import HostMode, host_of
 from perfcast.cost.host.processors import resolve_processor
 from perfcast.cost.model import CostModel, KnowsHost

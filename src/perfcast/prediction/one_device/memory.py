@@ -7,7 +7,7 @@ from dataclasses import replace
 from perfcast.core.captured import StepSizes
 from perfcast.core.forecast.device import Forecast, ReservedMemory
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.memory_use.reserved import reserve_memory
 from perfcast.prediction.names import memory_device
 from perfcast.prediction.one_device.forecast import forecast_from

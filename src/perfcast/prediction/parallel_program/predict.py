@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.forecast.plan import PlanForecast, StepTime
 from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation
 from perfcast.core.work import Stream
 from perfcast.cost.host.issue import host_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.choice import choose_plan, implied_devices

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from perfcast.core.forecast.device import Forecast
 from perfcast.core.forecast.footprint import Footprint, PeakCandidate, PlanMemory, StageFootprint, Term
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perfcast.catalogs.clusters import ClusterEntry, load_cluster, load_cluster_entries, load_cluster_entry
 from perfcast.catalogs.devices import find_device_name
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.errors import PlanError, UnknownNameError
 
 

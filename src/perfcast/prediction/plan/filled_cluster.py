@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcast.catalogs.clusters import ClusterEntry
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.errors import PlanError
 
 

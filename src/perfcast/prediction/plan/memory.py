@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
 from perfcast.core.forecast.footprint import PlanMemory
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Mode
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import count_parameters
 from perfcast.core.plan import Plan
 from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.precision import Precision
 from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
 from perfcast.memory_use.footprint import estimate_footprint, estimate_serving_footprint

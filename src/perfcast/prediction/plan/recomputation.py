@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import layers_of_parts
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.plans.text import format_values, stated_values
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import layers_of_parts
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint import estimate_footprint, footprint_columns
 from perfcast.units import format_bytes

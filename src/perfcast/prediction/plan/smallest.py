@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_footprint
 

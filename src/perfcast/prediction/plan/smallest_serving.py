@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.prediction.plan.smallest import least_cuts
 

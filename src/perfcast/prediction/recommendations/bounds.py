@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from perfcast.core.forecast.plan import RankTime, StepTime, StragglerEffect
 from perfcast.core.forecast.recommendation import BoundRecommendation
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.prediction.step.priced import PricedStep

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.recommendation import PlanRecommendation
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.text import format_tuning
 from perfcast.core.tuning.trained import Adapters, Tuning
 from perfcast.cost.model import CostModel

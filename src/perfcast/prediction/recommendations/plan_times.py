@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.forecast.plan import CAUSES
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.prediction.plan.cluster import cluster_by_name, cluster_of_device

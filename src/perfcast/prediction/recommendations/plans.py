@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.recommendation import PlanRecommendation
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import RECOMPUTE, Offload, Plan, Recompute
 from perfcast.core.plans.idle import without_idle
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import framework_instead

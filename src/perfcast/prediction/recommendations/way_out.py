@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfcast.core.forecast.footprint import PlanMemory
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import estimate_serving_footprint
 from perfcast.prediction.recommendations.others import find_other_recommendations

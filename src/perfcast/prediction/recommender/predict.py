@@ -17,7 +17,6 @@ import numpy as np
 from perfcast.catalogs.clusters import load_cluster
 from perfcast.catalogs.models import load_model
 from perfcast.core.arrays import Floats
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.embedding.columns import embedding_columns
@@ -31,7 +30,8 @@ from perfcast.core.embedding.sharding import (
 )
 from perfcast.core.forecast.recommender import RecommenderForecast, RecommenderRank
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.embedding.all_to_all import all_to_all_operation
 from perfcast.cost.embedding.model import PHASES, EmbeddingPricer

@@ -12,7 +12,7 @@ from perfcast.errors import InputError
 from perfcast.ranges import BATCH, TOKENS_OF_SEQUENCE, Range
 
 if TYPE_CHECKING:
-    from perfcast.core.cluster import Cluster
+    from perfcast.core.machine.cluster import Cluster
     from perfcast.cost.model import CostModel
     from perfcast.prediction.model import Model
 

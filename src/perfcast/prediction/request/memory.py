@@ -11,8 +11,8 @@ from perfcast.core.plan import Plan
 from perfcast.core.words import known_word
 
 if TYPE_CHECKING:
-    from perfcast.core.cluster import Cluster
-    from perfcast.core.hardware import Device
+    from perfcast.core.machine.cluster import Cluster
+    from perfcast.core.machine.hardware import Device
     from perfcast.core.training import Training
     from perfcast.prediction.model import Model
     from perfcast.prediction.request.one_device import Request

@@ -15,7 +15,7 @@ from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
-    from perfcast.core.hardware import Device
+    from perfcast.core.machine.hardware import Device
     from perfcast.cost.model import CostModel
 
 DTYPE_LABELS = (AUTO, "fp32", "tf32", "bf16", "fp16", "fp64")

@@ -9,7 +9,7 @@ from perfcast.errors import PlanError
 from perfcast.prediction.request.one_device import Request
 
 if TYPE_CHECKING:
-    from perfcast.core.cluster import Cluster
+    from perfcast.core.machine.cluster import Cluster
     from perfcast.cost.model import CostModel
     from perfcast.prediction.step.constants import StepConstants
 

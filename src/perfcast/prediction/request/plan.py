@@ -13,7 +13,7 @@ from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 
 if TYPE_CHECKING:
-    from perfcast.core.cluster import Cluster
+    from perfcast.core.machine.cluster import Cluster
     from perfcast.core.training import Training
     from perfcast.cost.model import CostModel
     from perfcast.prediction.model import Model

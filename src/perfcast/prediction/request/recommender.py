@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 from perfcast.core.words import known_word
 
 if TYPE_CHECKING:
-    from perfcast.core.cluster import Cluster
     from perfcast.core.embedding.lookup import TablePlacement
     from perfcast.core.embedding.model import Recommender
+    from perfcast.core.machine.cluster import Cluster
     from perfcast.cost.model import CostModel
 
 #: Of the dense part; bf16 and fp16 are mixed precision. Tables have their own.

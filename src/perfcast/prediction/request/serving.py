@@ -16,7 +16,7 @@ from perfcast.ranges import REQUESTS, SEED, Range
 from perfcast.units import KILO
 
 if TYPE_CHECKING:
-    from perfcast.core.cluster import Cluster
+    from perfcast.core.machine.cluster import Cluster
     from perfcast.cost.model import CostModel
     from perfcast.prediction.model import Model
 

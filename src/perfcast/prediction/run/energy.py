@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfcast.catalogs.runs import RunFigures
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 
 #: Causes of a step's seconds in which the device computes.
 _BUSY_CAUSES = ("compute", "recompute", "optimizer")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from perfcast.catalogs.devices import load_device
 from perfcast.catalogs.runs import RunFigures, load_run_figures
 from perfcast.core.forecast.plan import PlanForecast
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint import estimate_footprint

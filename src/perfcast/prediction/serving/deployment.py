@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Deployment, Pool
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.prediction.plan.smallest import powers_up_to
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.serving.scaled import ScaledSteps
 from perfcast.core.serving.tabulated import TabulatedSteps

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.fit import Fit, fit_of
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision, check_device, on_device
 from perfcast.core.program import StepProgram

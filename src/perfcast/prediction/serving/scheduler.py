@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.serving.scheduling import Scheduling
 from perfcast.errors import UnknownNameError

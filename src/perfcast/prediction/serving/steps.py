@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision, on_device

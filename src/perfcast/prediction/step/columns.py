@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from perfcast.core.forecast.plan import CAUSES
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plans.table import PlanTable
 from perfcast.cost.model import CostModel

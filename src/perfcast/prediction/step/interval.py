@@ -26,9 +26,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import StepTime
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training

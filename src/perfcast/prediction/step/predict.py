@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.forecast.recommendation import BoundRecommendation
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.mode import Method, Mode
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.plan.by_text import read_asked_plan
 from perfcast.prediction.plan.captured_memory import captured_memory, leaves_model_whole

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.cost.model import CostModel

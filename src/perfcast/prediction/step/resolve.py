@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DType
 from perfcast.core.formats import arithmetic_of
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.idle import refuse_idle

@@ -17,10 +17,10 @@ from types import MappingProxyType
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import group_ranks
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.cost.learned.figures import streams_weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfcast.core.weights import count_parameters
+from perfcast.core.model.weights import count_parameters
 from perfcast.core.work import StepWork
 from perfcast.frameworks.load import load_inference_profiles
 from perfcast.prediction.step.resolve import ResolvedStep

@@ -10,15 +10,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.fit import Fit, fit_of
 from perfcast.core.forecast.plan import PlanForecast
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Mode
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision
 from perfcast.core.program import StepProgram
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision

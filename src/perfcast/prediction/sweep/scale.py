@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entry
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.program import StepProgram
 from perfcast.core.training import DTYPES, FRAMEWORKS, Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import default_framework

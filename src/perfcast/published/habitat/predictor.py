@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.published.comparison import print_part
 from perfcast.published.habitat.wave_scaling import Machine, scale_waves
 from perfcast.published.kernels.figures import collect_study_figures

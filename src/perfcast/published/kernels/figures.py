@@ -13,7 +13,7 @@ import numpy as np
 from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.published.comparison import print_part
 from perfcast.units import GIB, GIGA, MEGA, MIB
 

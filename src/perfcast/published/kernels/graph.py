@@ -15,8 +15,8 @@ import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Objects
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.model import (
     UNKNOWN_SPREAD,

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.families import experts, scan
 from perfcast.cost.learned.families.attention import physics as attention
 from perfcast.cost.learned.family import Family

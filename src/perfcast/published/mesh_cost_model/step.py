@@ -10,7 +10,7 @@ import numpy as np
 
 from perfcast.core.collective import group_ranks, message_bytes
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.model import CostModel, Estimates

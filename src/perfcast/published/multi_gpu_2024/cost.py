@@ -16,7 +16,7 @@ from pathlib import Path
 
 from perfcast.core.dtype import DType
 from perfcast.core.embedding.lookup import EmbeddingLookup
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.embedding.heuristic import HeuristicEmbeddingPricer
 from perfcast.cost.embedding.model import price_lookups

@@ -15,7 +15,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.embedding.heuristic import memory_rate
 from perfcast.published.comparison import print_part

@@ -16,8 +16,8 @@ import numpy as np
 from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.published.comparison import print_part
 from perfcast.published.kernels.roofline import KernelRoofline
 from perfcast.published.multi_gpu_2024.memory_bound import MEASURED, work_seconds

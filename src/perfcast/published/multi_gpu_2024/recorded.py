@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfcast.core.embedding.lookup import EmbeddingLookup
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.embedding.heuristic import HeuristicEmbeddingPricer
 from perfcast.cost.embedding.model import price_lookups

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.published.comparison import print_part
 from perfcast.published.habitat.predictor import net_names
 from perfcast.published.kernels.figures import collect_study_figures

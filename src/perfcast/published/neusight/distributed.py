@@ -24,10 +24,10 @@ from dataclasses import replace
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import message_bytes
 from perfcast.core.graph import Graph, Phase
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import TensorType

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.published.comparison import print_part
 from perfcast.published.kernels.figures import collect_study_figures
 from perfcast.published.kernels.graph import PricedCalls, StudyCost

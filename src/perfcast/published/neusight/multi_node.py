@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcast.catalogs.clusters import load_cluster_entry
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training, TrainingDType
 from perfcast.prediction.step.predict import predict_plan

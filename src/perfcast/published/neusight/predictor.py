@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.published.comparison import print_part
 from perfcast.published.kernels.figures import StudyFigures, collect_study_figures
 from perfcast.published.nets.outputs import mlp_outputs

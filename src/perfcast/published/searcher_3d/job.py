@@ -6,11 +6,11 @@ sums and outputs of layers for the global batch at two bytes a number, gradients
 
 from __future__ import annotations
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
-from perfcast.core.hardware import Device
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import count_parameters
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import count_parameters
 from perfcast.published.comparison import print_part
 from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel
 from perfcast.units import GIGA, MEGA, TERA

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isnan
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES, collective_operation
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.operation import Operation
 from perfcast.cost.prices import price_communication
 from perfcast.errors import TraceError

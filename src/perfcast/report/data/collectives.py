@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfcast.core.cluster import Cluster
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.sweep import CollectiveSweep
 from perfcast.report.answers import Answer, view
 from perfcast.simulate.network.mesh import FabricTime

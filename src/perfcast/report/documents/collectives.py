@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import cycle
 
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.sweep import CollectiveSweep
 from perfcast.report import palette
 from perfcast.report.document import Block, Cell, Column, Document, Section, Table, words
-from perfcast.report.documents.mesh_drawing import mesh_section
+from perfcast.report.documents.mesh.drawing import mesh_section
 from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.simulate.network.mesh import FabricTime
 from perfcast.units import format_bytes, format_count, format_seconds

@@ -11,14 +11,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.formats import arithmetic_of
 from perfcast.core.garbage import garbage_collection_paused
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plans.table import PlanTable, join
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.memory_use.footprint import FootprintColumns, footprint_columns

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plans.table import PlanTable
 from perfcast.cost.model import CostModel
 from perfcast.prediction.step.columns import evaluate_steps

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import layers_of_parts
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import layers_of_parts
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 

@@ -7,9 +7,9 @@ NullTokenizer adds (megatron/training/tokenizer/tokenizer.py).
 
 from __future__ import annotations
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.searches.handover.job import spoken
 

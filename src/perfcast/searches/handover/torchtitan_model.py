@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.core.transformer import Transformer
+from perfcast.core.model.transformer import Transformer
 
 MODEL_MODULE = "model_sizes"
 _TABLE = "torchtitan_models.toml"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.tuning.text import describe_tuning

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.mode import Method
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training

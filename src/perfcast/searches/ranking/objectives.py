@@ -12,7 +12,7 @@ import numpy as np
 from perfcast.catalogs.runs import RunFigures
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.forecast.plan import CAUSES
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.units import HOUR
 

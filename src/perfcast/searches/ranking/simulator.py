@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import StepTime
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import Prices

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.searches.result import SearchResult
 
 #: Data-, tensor- and pipeline-parallel degrees with the seconds that the other searcher gives them.

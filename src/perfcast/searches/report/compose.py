@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.fit import Fit
+from perfcast.core.machine.cluster import Cluster
 from perfcast.errors import PlanError
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_device

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.errors import PlanError
 from perfcast.searches.result import SearchResult
 from perfcast.searches.space.degrees import divisors

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from perfcast.core.cluster import Cluster, Level, Link
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster, Level, Link
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.errors import PlanError
 from perfcast.searches.report.explain import differing_dimensions

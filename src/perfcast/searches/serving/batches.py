@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, Plan
 from perfcast.core.plans.text import EVEN, PlanValue
 from perfcast.core.precision import Precision
 from perfcast.core.program import StepProgram
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.catalogs.clusters import load_cluster
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.precision import Precision, check_device, on_device
 from perfcast.core.program import StepProgram
 from perfcast.cost.model import CostModel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.table import collective_table
 from perfcast.units import TIB

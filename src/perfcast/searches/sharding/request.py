@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
+from perfcast.core.machine.cluster import Cluster
 from perfcast.errors import InputError
 from perfcast.ranges import BATCH, SEED, Range
 from perfcast.searches.sharding.problem import ALL_KINDS

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.core.transformer import Transformer
+from perfcast.core.model.transformer import Transformer
 from perfcast.frameworks.profile import Axis
 from perfcast.searches.space.definition import Space
 from perfcast.searches.space.fixed import allowed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plans.table import PlanTable
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.searches.space.definition import Space
 from perfcast.searches.space.impossible import Job, explain_none

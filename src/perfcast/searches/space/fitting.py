@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import SCHEDULES
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.plans.text import EVEN
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint import FootprintColumns, footprint_columns
 from perfcast.memory_use.footprint.spread import load_spread

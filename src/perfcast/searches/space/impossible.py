@@ -12,9 +12,9 @@ from itertools import combinations
 
 import numpy as np
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plans.table import WORDS, PlanTable
 from perfcast.core.plans.text import PlanValue
-from perfcast.core.transformer import Transformer
 from perfcast.searches.space.definition import Space
 from perfcast.searches.space.degrees import divisors
 from perfcast.searches.space.fixed import KEYS, code_of, write_fixed

@@ -8,9 +8,9 @@ from itertools import combinations, product
 import numpy as np
 
 from perfcast.core.arrays import Flags, Integers
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, RECOMPUTE, SCHEDULES
 from perfcast.core.plans.table import COLUMNS, PlanTable, Split, table_of
-from perfcast.core.transformer import Transformer
 from perfcast.searches.space.definition import MAPPING, Space
 from perfcast.searches.space.degrees import divisors, list_degrees
 from perfcast.searches.space.fixed import KEYS, allowed, check_keys, chosen

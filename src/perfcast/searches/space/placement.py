@@ -8,8 +8,8 @@ from functools import reduce
 import numpy as np
 
 from perfcast.core.arrays import Flags, Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import group_of
 from perfcast.core.plans.table import PlanTable

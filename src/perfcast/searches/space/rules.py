@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plans.text import PLAN_KEYS, PlanValue
-from perfcast.core.transformer import Transformer
 from perfcast.searches.space.fixed import code_of
 
 _Values = Mapping[str, int]

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import split_evenly
 from perfcast.core.plans.table import Split
 from perfcast.core.plans.text import BALANCED, EVEN, STAGE_WORDS, PlanValue
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import split_evenly
 from perfcast.errors import PlanError
 from perfcast.workload.blocks.step.flops import flops_per_sequence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.core.cluster import Cluster, Level
+from perfcast.core.machine.cluster import Cluster, Level
 from perfcast.errors import PlanError
 from perfcast.simulate.network.fabrics.interface import Fabric, Site
 from perfcast.simulate.network.fabrics.star import Star

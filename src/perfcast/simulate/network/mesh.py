@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
-from perfcast.core.mesh import DeviceMesh
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.achieved import achieved_links, software_of
 from perfcast.cost.collective.constants import Constants
 from perfcast.simulate.network.build import build_topology

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.cluster import Link
+from perfcast.core.machine.cluster import Link
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.simulate.network.arrays import ints
 from perfcast.simulate.network.limits import LINKS

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.errors import TraceError
 from perfcast.files.writing import make_folder, write_text_atomically
 from perfcast.traces.chakra.collectives import WORLD

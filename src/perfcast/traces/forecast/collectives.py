@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES, collective_operation
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.operation import Operation
 from perfcast.cost.prices import price_communication
 from perfcast.traces.collectives.sizes import TimedCollective, find_collectives

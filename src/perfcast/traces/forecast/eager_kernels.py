@@ -19,7 +19,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal, get_args
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 
 #: 'elementwise' goes through its data once in order, 'rows' may not: copies, reductions, softmax, lookups.

@@ -17,7 +17,7 @@ from typing import Any
 from perfcast.core.arrays import Integers
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
 from perfcast.files.plain import json_or_none

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.host.processors import HostProcessor, resolve_processor
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.variant import Variant

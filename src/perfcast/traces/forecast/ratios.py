@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.interval import common_part
 from perfcast.cost.model import CostModel, is_free, is_unknown

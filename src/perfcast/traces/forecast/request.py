@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.eager_kernels import VendorKernels
 from perfcast.traces.forecast.ratios import Side

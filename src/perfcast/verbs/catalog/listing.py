@@ -13,8 +13,8 @@ from perfcast.catalogs.devices import (
 )
 from perfcast.catalogs.models import ModelEntry, load_model, load_models
 from perfcast.core.dtype import DType
-from perfcast.core.hardware import Device
-from perfcast.core.instructions import instruction_family
+from perfcast.core.machine.hardware import Device
+from perfcast.core.machine.instructions import instruction_family
 from perfcast.figures import Figure
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.ranges import DEVICES, RANK
 from perfcast.verbs.question import FILE, usually, within
 from perfcast.verbs.shared.step import StepQuestion

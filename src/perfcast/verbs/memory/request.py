@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfcast.core.dtype import AUTO
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plans.choice import choose_plan
 from perfcast.errors import QuestionError
 from perfcast.verbs.memory.question import MemoryQuestion

@@ -31,7 +31,7 @@ class MemoryResult(Shown, Forecast):
 
     def document(self) -> Document:
         """As text and page say it."""
-        from perfcast.report.documents.memory import document_of
+        from perfcast.report.documents.memory.device import document_of
 
         return document_of(self, self.largest, self.comparison)
 
@@ -52,7 +52,7 @@ class PlanMemoryResult(Shown, PlanMemory):
 
     def document(self) -> Document:
         """As text and page say it."""
-        from perfcast.report.documents.plan_memory import document_of
+        from perfcast.report.documents.memory.plan import document_of
 
         return document_of(self)
 

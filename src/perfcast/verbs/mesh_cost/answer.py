@@ -14,7 +14,7 @@ from perfcast.verbs.question import each
 from perfcast.verbs.result import shown
 
 if TYPE_CHECKING:
-    from perfcast.core.mesh import DeviceMesh
+    from perfcast.core.machine.mesh import DeviceMesh
     from perfcast.cost.collective.sweep import CollectiveSweep
     from perfcast.report.documents.collectives import Points
     from perfcast.simulate.network.mesh import FabricTime

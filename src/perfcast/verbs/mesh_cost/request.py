@@ -10,7 +10,7 @@ from perfcast.ranges import BYTES, DEVICES, excerpt, read_number, read_whole
 from perfcast.units import GIB, GIGA, KIB, KILO, MEGA, MIB, TERA, TIB
 
 if TYPE_CHECKING:
-    from perfcast.core.mesh import DeviceMesh
+    from perfcast.core.machine.mesh import DeviceMesh
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]?i?b?)", re.IGNORECASE)
 _UNITS = {
@@ -27,7 +27,7 @@ def parse_mesh(cluster_name: str, shape: str) -> DeviceMesh:
         InputError: An unknown cluster, an axis that is not NAME=SIZE, or a shape that does not fit.
     """
     from perfcast.catalogs.clusters import load_cluster
-    from perfcast.core.mesh import DeviceMesh
+    from perfcast.core.machine.mesh import DeviceMesh
 
     axes: list[tuple[str, int]] = []
     for item in filter(None, (part.strip() for part in shape.split(","))):

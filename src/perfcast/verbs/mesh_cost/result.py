@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.verbs.result import Shown
 
 if TYPE_CHECKING:
-    from perfcast.core.mesh import DeviceMesh
+    from perfcast.core.machine.mesh import DeviceMesh
     from perfcast.cost.collective.sweep import CollectiveSweep
     from perfcast.report.data.collectives import CollectiveSweepData
     from perfcast.report.document import Document

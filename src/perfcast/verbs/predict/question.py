@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.ranges import DEVICES
 from perfcast.verbs.question import FILE, within
 from perfcast.verbs.shared.run import RunQuestion

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.own_module import OwnModule
 from perfcast.core.plans.choice import choose_plan, implied_devices
 from perfcast.core.words import known_word

@@ -25,7 +25,7 @@ class StepResult(Shown, Forecast):
 
     def document(self) -> Document:
         """As text and page say it."""
-        from perfcast.report.documents.step import document_of
+        from perfcast.report.documents.step.device import document_of
 
         return document_of(self)
 
@@ -60,7 +60,7 @@ class PlanResult(Shown, PlanForecast):
 
     def document(self) -> Document:
         """As text and page say it."""
-        from perfcast.report.documents.plan_step import document_of
+        from perfcast.report.documents.step.plan import document_of
 
         return document_of(self, self.run)
 
@@ -89,7 +89,7 @@ class RecommenderResult(Shown, RecommenderForecast):
 
     def document(self) -> Document:
         """As text and page say it."""
-        from perfcast.report.documents.recommender import document_of
+        from perfcast.report.documents.tables.recommender import document_of
 
         return document_of(self)
 

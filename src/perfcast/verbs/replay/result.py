@@ -29,7 +29,7 @@ class ReplayResult(Shown, Replayed):
 
     def document(self) -> Document:
         """As text and page say it."""
-        from perfcast.report.documents.replay import document_of
+        from perfcast.report.documents.replays.played import document_of
 
         return document_of(self.ranks)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfcast.core.cluster import Cluster
+    from perfcast.core.machine.cluster import Cluster
+    from perfcast.core.model.transformer import Transformer
     from perfcast.core.training import Training
-    from perfcast.core.transformer import Transformer
     from perfcast.searches.report.baseline import Baseline, Scored
 
 SEARCHER_3D = "searcher-3d"

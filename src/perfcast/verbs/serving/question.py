@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_values, stated_values
 from perfcast.core.serving.load import MeasuredWindow

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import PlanValues, parse_plan

@@ -17,7 +17,7 @@ class ShardResult(Shown, ShardingReport):
 
     def document(self) -> Document:
         """As text and page say it."""
-        from perfcast.report.documents.shard import document_of
+        from perfcast.report.documents.tables.shard import document_of
 
         return document_of(self)
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from perfcast.core.dtype import AUTO
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.own_module import OwnModule, is_module
 from perfcast.core.plan import Plan

@@ -14,7 +14,7 @@ from perfcast.verbs.trace_forecast.result import TraceForecastResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfcast.core.cluster import Cluster
+    from perfcast.core.machine.cluster import Cluster
     from perfcast.traces.events import Trace
     from perfcast.traces.forecast.ratios import Side
     from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest

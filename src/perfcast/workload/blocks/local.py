@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.core.dtype import DType
-from perfcast.core.heads import Heads, heads_of_rank
+from perfcast.core.model.heads import Heads, heads_of_rank
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import group_of
 from perfcast.core.training import Training, check_trainable
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import Part
 from perfcast.core.tuning.weights import Adapter, layer_adapters, part_of_module
 from perfcast.frameworks.load import load_training_profile, training_profile_of

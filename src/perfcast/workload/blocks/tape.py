@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
+from perfcast.core.model.token_routing import TokenRouting
 from perfcast.core.operation import Operation, OperationKind
-from perfcast.core.token_routing import TokenRouting
 from perfcast.core.work import Call, Calls, Stream
 
 

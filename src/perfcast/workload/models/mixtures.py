@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfcast.core.transformer import Experts, LatentAttention, LinearAttention, SparseAttention
+from perfcast.core.model.transformer import Experts, LatentAttention, LinearAttention, SparseAttention
 from perfcast.errors import ModelError
 from perfcast.workload.models.llama_kind import read_llama, read_qwen3, rope_size
 

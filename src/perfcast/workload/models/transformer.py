@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from perfcast.core.transformer import Transformer
+from perfcast.core.model.transformer import Transformer
 from perfcast.errors import ModelError
 from perfcast.workload.models.config_keys import check_single
 from perfcast.workload.models.llama_kind import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import ORDERS
 from perfcast.core.plans.table import PlanTable
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import OFFLOAD, ORDERS, Plan
 from perfcast.core.plans.placement import group_of
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.core.attention_weights import Weight
 from perfcast.core.different import different_rows
+from perfcast.core.model.attention_weights import Weight
+from perfcast.core.model.weights import kinds_of_layer, pad_vocabulary, stage_weights
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable
-from perfcast.core.weights import kinds_of_layer, pad_vocabulary, stage_weights
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
 from perfcast.workload.blocks.step.messages import MESSAGES

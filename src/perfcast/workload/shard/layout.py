@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph, Phase
+from perfcast.core.model.weights import split_layers
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import next_stage
 from perfcast.core.tensor import Category
-from perfcast.core.weights import split_layers
 from perfcast.errors import PlanError
 from perfcast.workload.shard.parts import Parts
 from perfcast.workload.shard.reduction import GradientReduction

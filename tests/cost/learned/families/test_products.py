@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from builders import made_up_device
 from made_up_kernels import describe, products
 from perfcast.catalogs.devices import load_device_entries
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.families import products as family
 from perfcast.cost.learned.families.tiles import Products
 from perfcast.cost.learned.family import Physics

@@ -13,7 +13,7 @@ import pytest
 from perfcast.catalogs.devices import load_device
 from perfcast.core.embedding.lookup import EmbeddingLookup
 from perfcast.core.embedding.reuse import uniform_reuse, zipf_reuse
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.embedding.learned import (
     LearnedEmbeddingPricer,
     load_embedding_weights,

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from perfcast.catalogs.clusters import load_cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.evidence.validate.published.choice import (
     choice_entries,
     group_plans,

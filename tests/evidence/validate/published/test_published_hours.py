@@ -4,7 +4,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from perfcast.core.weights import count_parameters
+from perfcast.core.model.weights import count_parameters
 from perfcast.cost.roofline import Roofline
 from perfcast.evidence.validate.published.hours import hours_rows, load_setups, parse_tokens, read_hours_cases
 from perfcast.evidence.validate.row import Row

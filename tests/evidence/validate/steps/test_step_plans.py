@@ -12,9 +12,9 @@ import pytest
 from perfcast.catalogs.devices import load_device
 from perfcast.catalogs.models import ModelEntry, load_model
 from perfcast.core.graph import Graph
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.roofline import Roofline
 from perfcast.evidence.validate.steps import plans as step_plans

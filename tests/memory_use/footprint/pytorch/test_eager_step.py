@@ -12,7 +12,7 @@ import pytest
 from perfcast.catalogs.devices import load_device
 from perfcast.core.forecast.device import MemoryForecast
 from perfcast.core.forecast.footprint import PeakCandidate
-from perfcast.core.transformer import Transformer
+from perfcast.core.model.transformer import Transformer
 from perfcast.errors import ModelError, UnknownNameError
 from perfcast.memory_use.compare import compare_with_liveness
 from perfcast.memory_use.footprint.pytorch.step import estimate_eager

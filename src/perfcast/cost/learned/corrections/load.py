@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.evidence import Evidence, weigh_measurements
 from perfcast.cost.learned.corrections.measured import (

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable, join_kernel_tables
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.store import model_names_of
 from perfcast.cost.profile import DATA_DIR_VARIABLE, data_folder
 from perfcast.errors import CalibrationError

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.evidence import Evidence
 from perfcast.cost.learned.corrections.traits import describe_traits
 from perfcast.cost.learned.predictor import FittedFamily, KernelEstimates

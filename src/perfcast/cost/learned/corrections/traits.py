@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats, Objects
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, KernelFamily, KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.kinship import Architecture, Segment
 from perfcast.cost.learned.predictor import FittedFamily, KernelEstimates, log_sizes, with_codes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.instructions import find_family
+from perfcast.core.machine.instructions import find_family
 from perfcast.cost.learned.kinship import (
     KINS,
     Architecture,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.cost.learned.kinship import Architecture, Segment, architecture_of

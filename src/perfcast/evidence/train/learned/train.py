@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from perfcast.catalogs.devices import find_device_name, load_device_entries
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import encode_words, join_kernel_tables
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.cost.learned.scalars import index_segments
 from perfcast.cost.learned.store import (

@@ -12,7 +12,7 @@ import numpy as np
 from perfcast.catalogs.devices import find_device_name, load_device
 from perfcast.core.arrays import Floats
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.processor.model import unit_seconds
 from perfcast.cost.processor.work import work_of
 from perfcast.errors import InputError, PerfcastError

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
+from perfcast.core.machine.hardware import Device
 from perfcast.evidence.train.loop import measured_ratios
 from perfcast.evidence.train.published.request import TrainingRequest
 from perfcast.evidence.train.published.study_rows import (

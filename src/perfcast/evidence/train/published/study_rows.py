@@ -10,7 +10,7 @@ import numpy as np
 
 from perfcast.catalogs.devices import load_device_entry
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.errors import InputError
 from perfcast.published.neusight.nets import row_work
 from perfcast.units import MILLI

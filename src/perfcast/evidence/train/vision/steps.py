@@ -13,8 +13,8 @@ import numpy as np
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.cost.learned.families import convolution_narrow
 from perfcast.cost.learned.figures import collect_figures

@@ -12,8 +12,8 @@ import polars as pl
 
 from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
-from perfcast.core.cluster import Link
 from perfcast.core.collective import COLLECTIVES, bus_factor
+from perfcast.core.machine.cluster import Link
 from perfcast.errors import InputError
 from perfcast.evidence.dataset.table import find_tables, read_frame, stem_of
 from perfcast.evidence.dataset.words import decode, encode, join_words, word_column

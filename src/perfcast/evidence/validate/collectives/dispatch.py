@@ -23,8 +23,8 @@ import numpy as np
 
 from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.core.arrays import Floats
-from perfcast.core.cluster import Cluster
-from perfcast.core.token_routing import TokenRouting
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.token_routing import TokenRouting
 from perfcast.cost.collective.constants import Constants, load_constants, parse_constants
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.geometry import dispatch_visits

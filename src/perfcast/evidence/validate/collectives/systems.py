@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfcast.catalogs.clusters import load_cluster_entry
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.errors import PlanError
 
 #: Words of a row's device, interconnect and notes → cluster; the first that is found counts.

@@ -17,7 +17,7 @@ import numpy as np
 
 from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Floats, Integers, Objects
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.corrections.covariance import Covariance, load_covariance
 from perfcast.cost.learned.corrections.evidence import weigh_measurements
 from perfcast.cost.learned.corrections.traits import Traits, describe_traits, join_traits

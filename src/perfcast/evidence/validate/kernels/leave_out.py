@@ -13,8 +13,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from perfcast.catalogs.devices import load_device, load_device_entries
-from perfcast.core.hardware import Device
-from perfcast.core.instructions import instruction_family
+from perfcast.core.machine.hardware import Device
+from perfcast.core.machine.instructions import instruction_family
 from perfcast.cost.learned.store import model_names_of, save_family
 from perfcast.errors import InputError
 from perfcast.evidence.train.learned.prepared import TrainingRows

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers, Objects
-from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
+from perfcast.core.machine.hardware import Device
 from perfcast.cost.learned.store import WEIGHTS, load_family, model_names_of
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.kernels.trained import find_trained

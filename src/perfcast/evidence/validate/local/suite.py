@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.cost.linear import LinearCost
 from perfcast.cost.model import CostModel

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perfcast.catalogs.devices import load_device
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.evidence.validate.runs.lines import Run
 
 #: What was measured: the peak that the program allocated, what it still held after a step, what the device

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, UncoveredOperationError
 from perfcast.evidence.validate.memory.case import MemoryCase
 from perfcast.evidence.validate.runs.lines import Run

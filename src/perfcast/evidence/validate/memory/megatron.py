@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from perfcast.core.model.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training
-from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.words import known_word
 from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError
 from perfcast.evidence.validate.runs.models import padded, transformer_of

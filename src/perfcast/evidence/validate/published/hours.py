@@ -18,9 +18,9 @@ from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entries
 from perfcast.catalogs.devices import find_device_name, load_device
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.mode import METHODS
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError

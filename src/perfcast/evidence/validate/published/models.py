@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcast.catalogs.models import load_models
-from perfcast.core.transformer import Experts, Transformer
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
 from perfcast.evidence.validate.runs.models import GATED, find_published, transformer_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfcast.catalogs.devices import load_device
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.core.work import StepWork

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcast.catalogs.devices import load_device
-from perfcast.core.cluster import Cluster
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import RECOMPUTE, Plan, Recompute
 from perfcast.core.plans.text import usual_reshard
 from perfcast.core.training import DTYPES, FLASH_VERSIONS, AttentionKernels, FlashVersion, Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Adapters, Tuning
 from perfcast.evidence.validate.published.models import is_lora, published_model
 from perfcast.evidence.validate.published.setups import Setup, setup_of, source_of

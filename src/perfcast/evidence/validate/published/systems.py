@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entries, load_cluster_entry
 from perfcast.catalogs.devices import load_device
-from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.core.machine.cluster import Cluster, Level, Link
 from perfcast.evidence.validate.collectives.systems import cluster_name
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
 from perfcast.units import GIGA, MICRO

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from perfcast.catalogs.devices import find_device_name
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError
 
 Reading = TypeVar("Reading")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfcast.catalogs.models import load_model
-from perfcast.core.transformer import Transformer
+from perfcast.core.model.transformer import Transformer
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
 from perfcast.workload.models.transformer import read_transformer

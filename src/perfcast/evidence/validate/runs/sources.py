@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError
 from perfcast.evidence.validate.runs.models import GATED, find_published, padded, transformer_of

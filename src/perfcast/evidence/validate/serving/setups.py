@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entry
 from perfcast.catalogs.models import load_models
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Deployment, Disaggregated, Pool
 from perfcast.core.serving.lengths import Lengths

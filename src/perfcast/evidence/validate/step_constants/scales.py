@@ -10,7 +10,7 @@ import numpy as np
 
 from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.training import FRAMEWORKS
 from perfcast.evidence.validate.published.prices import PricedRun

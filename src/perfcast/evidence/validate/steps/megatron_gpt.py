@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import pad_vocabulary
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import pad_vocabulary
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.step import Program
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.catalogs.models import load_model
-from perfcast.core.cluster import Cluster
-from perfcast.core.hardware import Device
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.machine.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.work import StepWork

@@ -13,7 +13,7 @@ import numpy as np
 from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.graph import Graph, Phase
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.work import StepWork
 from perfcast.cost.host.issue import NO_WAIT, HostMode, HostWait, host_of
 from perfcast.cost.interval import join_intervals, step_error_of_device

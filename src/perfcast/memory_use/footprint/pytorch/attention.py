@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.transformer import LatentAttention
+from perfcast.core.model.transformer import LatentAttention
 from perfcast.memory_use.footprint.pytorch.modules import (
     FP32,
     EagerSetting,

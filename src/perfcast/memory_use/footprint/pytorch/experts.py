@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.transformer import Experts
+from perfcast.core.model.transformer import Experts
 from perfcast.errors import ModelError
 from perfcast.memory_use.footprint.pytorch.modules import (
     FP32,

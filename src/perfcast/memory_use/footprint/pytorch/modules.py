@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.training import check_trainable
-from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
 from perfcast.memory_use.footprint.pytorch.tape import AutogradTape, Block, Value
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcast.core.forecast.footprint import PeakCandidate, StageFootprint, Term
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.obstacles import plan_obstacles

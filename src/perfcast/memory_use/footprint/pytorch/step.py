@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import PeakCandidate, Term
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.tensor import Category
-from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError
 from perfcast.memory_use.footprint.pytorch.layers import embedding, head, layer
 from perfcast.memory_use.footprint.pytorch.modules import (

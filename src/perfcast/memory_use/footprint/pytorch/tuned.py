@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.attention_weights import Weight, count_elements
 from perfcast.core.forecast.footprint import PeakCandidate, Term
+from perfcast.core.model.attention_weights import Weight, count_elements
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import count_parameters, stage_weights
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import Tuning
 from perfcast.core.tuning.weights import check_tuning, split_weights
-from perfcast.core.weights import count_parameters, stage_weights
 from perfcast.frameworks.profile import MemoryProfile
 from perfcast.memory_use.footprint.pytorch.optimizer import DENOMINATORS
 

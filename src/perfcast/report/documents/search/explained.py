@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfcast.report.document import Cell, Column, Items, Note, Section, Table, words
-from perfcast.report.documents.plan_step import CAUSE_WORDS, visible
 from perfcast.report.documents.search.figures import categories_figure, sensitivity_figure
+from perfcast.report.documents.step.plan import CAUSE_WORDS, visible
 from perfcast.report.values import Value, format_value
 from perfcast.searches.report.compose import SearchReport
 from perfcast.searches.report.explain import Change, Difference, Explanation

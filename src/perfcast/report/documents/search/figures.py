@@ -13,7 +13,7 @@ from perfcast.core.plans.text import format_plan
 from perfcast.report import palette
 from perfcast.report.blocks import stacked_bars
 from perfcast.report.document import words
-from perfcast.report.documents.plan_step import CAUSE_WORDS
+from perfcast.report.documents.step.plan import CAUSE_WORDS
 from perfcast.report.figure import Axis, Bars, Curve, Figure, Rule
 from perfcast.searches.ranking.objectives import OBJECTIVES
 from perfcast.searches.report.clusters import ClusterComparison

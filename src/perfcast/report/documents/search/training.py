@@ -24,8 +24,7 @@ from perfcast.report.document import (
     share_of,
     words,
 )
-from perfcast.report.documents.plan_memory import describe_training
-from perfcast.report.documents.plan_step import CAUSE_WORDS
+from perfcast.report.documents.memory.plan import describe_training
 from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.search.coordinates import coordinates_figure
 from perfcast.report.documents.search.explained import explained_sections, sensitivity_section
@@ -35,6 +34,7 @@ from perfcast.report.documents.search.figures import (
     clusters_figure,
     pareto_figure,
 )
+from perfcast.report.documents.step.plan import CAUSE_WORDS
 from perfcast.report.values import Value
 from perfcast.searches.ranking.objectives import OBJECTIVES
 from perfcast.searches.report.baseline import BaselineRanking

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perfcast.core.arrays import Integers
-from perfcast.core.cluster import Link
+from perfcast.core.machine.cluster import Link
 from perfcast.simulate.network.topology import Wiring
 
 

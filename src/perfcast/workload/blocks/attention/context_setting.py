@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.dtype import DType
-from perfcast.core.heads import Heads
+from perfcast.core.model.heads import Heads
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import group_of

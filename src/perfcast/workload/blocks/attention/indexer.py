@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.cache import index_bytes
 from perfcast.core.dtype import DType
+from perfcast.core.model.cache import index_bytes
+from perfcast.core.model.transformer import SparseAttention
 from perfcast.core.operation import OperationKind
-from perfcast.core.transformer import SparseAttention
 from perfcast.workload.blocks.kernels import elementwise, norm, rows_kernel, tensor
 from perfcast.workload.blocks.serving.kernels import cached_attention, rotation
 from perfcast.workload.blocks.serving.parts import linear, linear_outside

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.model.transformer import LatentAttention
 from perfcast.core.operation import Operation
-from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Stream
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks import kernels

@@ -15,8 +15,8 @@ _torch/models/modeling_qwen3_next.py).
 from __future__ import annotations
 
 from perfcast.core.dtype import DType
+from perfcast.core.model.transformer import LinearAttention
 from perfcast.core.operation import AttributeValue, Operation, OperationKind
-from perfcast.core.transformer import LinearAttention
 from perfcast.core.work import Calls
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks.kernels import elementwise, tensor

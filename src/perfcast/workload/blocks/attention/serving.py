@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 
 from perfcast.core.dtype import DType
-from perfcast.core.heads import cached_width
+from perfcast.core.model.heads import cached_width
+from perfcast.core.model.transformer import LatentAttention
 from perfcast.core.operation import Operation
 from perfcast.core.plans.placement import group_of
-from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import ModelError
 from perfcast.workload.blocks.attention.indexer import pick_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from perfcast.core.weights import pad_vocabulary
+from perfcast.core.model.weights import pad_vocabulary
 from perfcast.core.work import Calls
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.ends.loss import loss_backward, loss_forward

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from perfcast.core.model.transformer import Experts, Transformer
 from perfcast.core.plan import Dispatch, Plan
-from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import ModelError
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
+from perfcast.core.model.transformer import Experts
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Dispatch
 from perfcast.core.plans.placement import group_of
-from perfcast.core.transformer import Experts
 from perfcast.core.work import Calls, Stream
 from perfcast.workload.blocks.experts.routing import experts_of, popularity_of, rows_of_products, sent_rows
 from perfcast.workload.blocks.kernels import elementwise, rows_kernel, softmax, tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from perfcast.core.dtype import DType
-from perfcast.core.layer import LayerPart, layer_parts
+from perfcast.core.model.layer import LayerPart, layer_parts
 from perfcast.core.operation import OperationKind
 from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from perfcast.core.dtype import DType
-from perfcast.core.layer import LayerPart, layer_parts
+from perfcast.core.model.layer import LayerPart, layer_parts
 from perfcast.core.tensor import TensorType
 from perfcast.core.work import Calls
 from perfcast.workload.blocks import kernels

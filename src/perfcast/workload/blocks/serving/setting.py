@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
-from perfcast.core.heads import Heads, heads_of_rank
+from perfcast.core.model.heads import Heads, heads_of_rank
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Part, Precision
-from perfcast.core.transformer import Transformer
 from perfcast.frameworks.profile import InferenceProfile
 
 #: Formats whose scales are known before, or found within a row: a norm can quantise what it gives.

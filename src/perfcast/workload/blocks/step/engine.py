@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfcast.core.arrays import Integers
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import check_degrees
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import check_degrees
 from perfcast.core.work import Calls
 from perfcast.errors import ModelError, PlanError
 from perfcast.frameworks.profile import InferenceProfile

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from perfcast.core.attention_weights import Weight, attention_weights, linear_attention_weights
-from perfcast.core.heads import heads_of_rank
+from perfcast.core.model.attention_weights import Weight, attention_weights, linear_attention_weights
+from perfcast.core.model.heads import heads_of_rank
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import kinds_of_layer
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.tuning.weights import layer_adapters, split_weights
-from perfcast.core.weights import kinds_of_layer
 from perfcast.core.work import Layer, LayerRun, StageWork
 
 

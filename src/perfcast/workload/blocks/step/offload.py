@@ -8,7 +8,7 @@ goes out behind its forward and comes in before its backward, beside the compute
 
 from __future__ import annotations
 
-from perfcast.core.host import FROM_HOST, TO_HOST, host_copy
+from perfcast.core.machine.host import FROM_HOST, TO_HOST, host_copy
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream

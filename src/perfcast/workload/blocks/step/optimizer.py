@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
-from perfcast.core.host import FROM_HOST, TO_HOST, host_copy, host_update
+from perfcast.core.machine.host import FROM_HOST, TO_HOST, host_copy, host_update
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import group_of

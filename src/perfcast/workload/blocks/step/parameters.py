@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.attention_weights import Weight, count_elements
+from perfcast.core.model.attention_weights import Weight, count_elements
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import NF4_BYTES
 from perfcast.core.tuning.weights import Adapter, layer_adapters, split_weights
 from perfcast.frameworks.load import load_training_profile

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcast.core.collective import collective_operation
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import check_degrees
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import next_stage
 from perfcast.core.precision import Precision
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import check_degrees
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.errors import ModelError, PlanError
 from perfcast.frameworks.load import load_inference_profiles

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfcast.core.layer import num_linear_before
+from perfcast.core.model.layer import num_linear_before
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import layers_of_parts
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
-from perfcast.core.weights import layers_of_parts
 from perfcast.core.work import LayerRun
 from perfcast.workload.blocks.ends.training import EMBEDDING, HEAD, PREDICTION
 
@@ -71,7 +71,7 @@ def split_model(
     """All parts in the order of the model.
 
     Args:
-        balances: Whether the head counts when layers are dealt out (``core.weights.balance_layers``).
+        balances: Whether the head counts when layers are dealt out (``core.model.weights.balance_layers``).
         tuning: Which layers train.
 
     Raises:

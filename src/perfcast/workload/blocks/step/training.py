@@ -6,20 +6,20 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from perfcast.core.attention_weights import Weight
 from perfcast.core.collective import collective_operation
-from perfcast.core.operation import Operation
-from perfcast.core.plan import Plan
-from perfcast.core.plans.placement import next_stage
-from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
-from perfcast.core.weights import (
+from perfcast.core.model.attention_weights import Weight
+from perfcast.core.model.transformer import Transformer
+from perfcast.core.model.weights import (
     StageWeights,
     check_degrees,
     kinds_of_layer,
     pad_vocabulary,
     stage_weights,
 )
+from perfcast.core.operation import Operation
+from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import next_stage
+from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Layer, StageWork, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile

@@ -17,10 +17,10 @@ from typing import Any
 from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.catalogs.devices import find_device_name
 from perfcast.catalogs.models import load_model
-from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
+from perfcast.core.machine.cluster import Cluster
+from perfcast.core.model.transformer import Transformer
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError
 from perfcast.evidence.dataset.table import find_tables, read_frame
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError, read_or_reason, spelled

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcast.core.forecast.plan import PlanForecast
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.core.mode import METHODS, Method
 from perfcast.core.plan import Plan
 from perfcast.core.serving.host import NO_HOST, StepHost

@@ -17,9 +17,9 @@ import torch
 from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.catalogs.devices import load_device
 from perfcast.core.captured import StepSizes
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.device import Forecast
 from perfcast.core.graph import Graph, Phase
+from perfcast.core.machine.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import CaptureError, InputError, PlanError

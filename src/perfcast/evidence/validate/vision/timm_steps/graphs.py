@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
+from perfcast.core.machine.hardware import Device
 from perfcast.evidence.validate.vision import kept
 from perfcast.prediction.one_device.graph import capture_step
 from perfcast.prediction.request.one_device import Request

@@ -1,0 +1,1 @@
+"""The memory of a step, on one device and under a plan."""

@@ -1,0 +1,1 @@
+"""Meshes of devices: as discovered, as drawn, and steps on them."""
