@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
+from perfcast.traces.scaling.apart import Apart
 from perfcast.traces.scaling.calls import ScalingCall
 from perfcast.traces.scaling.meta import Blank, fitting_overload, needs_memory, run_blank
 from perfcast.traces.scaling.rules import rule_of
@@ -33,3 +37,29 @@ def test_libraries_that_look_for_memory_are_never_run(operator: str, monkeypatch
 @pytest.mark.parametrize("operator", ["aten::from_file", "aten::item", "prims::add", "mylib::crash"])
 def test_what_is_no_operator_on_tensors_alone_is_not_run(operator: str):
     assert isinstance(run_blank(operator, None, (X,)), str)
+
+
+def test_values_of_other_types_than_declared_are_not_run():
+    # a type of elements numbered -19 is looked up in a table, unchecked
+    assert run_blank("aten::arange", "default", (18, -19, None, X)) == "dtype is no Optional[ScalarType]"
+    assert run_blank("aten::relu", "default", (None,)) == "self is no Tensor"
+    assert run_blank("aten::relu", "default", (X,)) == (Blank((4, 16), (16, 1), "float32"),)
+
+
+def test_an_operator_that_is_not_known_to_run_so_is_run_in_another_process(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    monkeypatch.setattr("perfcast.traces.scaling.meta._APART", lambda question: asked.append(question) or "!")
+    numbers = Blank((5,), None, "int64")
+    assert run_blank("aten::bincount", "default", (numbers, None, 3)) == "!"
+    assert asked == [("aten::bincount", "default", (numbers, None, 3))]
+
+
+def _halved(number: int) -> int:
+    if number % 2:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return number // 2
+
+
+def test_a_process_that_ends_is_started_anew_and_ours_goes_on():
+    apart = Apart(_halved, ended=-1)
+    assert [apart(number) for number in (4, 3, 6, 8)] == [2, -1, 3, 4]

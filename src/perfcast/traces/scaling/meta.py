@@ -1,6 +1,8 @@
 """An operator run on tensors without memory (PyTorch's ``meta`` device): what sizes it gives for what sizes.
 
-Only names of registered ``aten`` operators are run, with numbers and tensors that hold no data.
+Only names of registered ``aten`` operators are run, with numbers and tensors that hold no data, of the types
+that they declare. One that has no kernel of its own for such tensors, and is none of those that are known to
+run without, is run in another process: it may look for memory and end that.
 """
 
 from __future__ import annotations
@@ -11,12 +13,18 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
+from perfcast.traces.scaling.apart import Apart
+from perfcast.traces.scaling.composites import COMPOSITES
+
 _NAME = re.compile(r"aten::([a-z_][A-Za-z0-9_]{0,80})")
 #: Operators that reach beyond tensors, or take their sizes from what tensors hold.
 _REFUSED = frozenset({"from_file", "_print", "save", "warn", "set_data", "_make_dual", "item", "is_nonzero"})
 #: Operators of libraries that look for memory where tensors have none.
 _LIBRARIES = re.compile(r"lstm|gru|rnn|mkldnn|cudnn|miopen|nnpack|fbgemm|quantize|nested|thnn|mps|vulkan")
 _MAX_DIMS, _MAX_LIST = 12, 4096
+#: How many types of elements, and memory formats, PyTorch numbers (``c10/core/ScalarType.h``,
+#: ``MemoryFormat.h``): one that is not among them is not checked by operators.
+_NUMBERED = {"ScalarType": 44, "MemoryFormat": 4, "Layout": 9}
 _CACHED = 65536
 _MOST_ELEMENTS = 2**60
 
@@ -93,7 +101,7 @@ def run_blank(operator: str, overload: str | None, arguments: tuple[Value, ...])
         return f"{operator} needs memory"
     reason = f"no operator {operator} is installed"
     for candidate in _overloads(operator, overload):
-        found = _run(candidate, arguments)
+        found = _run_safely(candidate, arguments)
         if not isinstance(found, str):
             return found
         reason = found
@@ -106,17 +114,67 @@ def fitting_overload(operator: str, arguments: tuple[Value, ...]) -> str | None:
     if _LIBRARIES.search(operator):
         return None
     for candidate in _overloads(operator, None):
-        if not isinstance(_run(candidate, arguments), str):
+        if not isinstance(_run_safely(candidate, arguments), str):
             return str(candidate._overloadname)
     return None
+
+
+def _run_safely(operator: Any, arguments: tuple[Value, ...]) -> Blanks | str:
+    """What an operator gives, run here where that is known to end well, else in another process."""
+    described = operator._schema.arguments
+    if len(arguments) > len(described):
+        return "it takes fewer arguments"
+    for argument, value in zip(described, arguments, strict=False):
+        if argument.name != "device" and not _fits(str(argument.real_type), value):
+            return f"{argument.name} is no {argument.real_type}"
+    if _is_safe(str(operator._schema.name), str(operator._overloadname)):
+        return _run(operator, arguments)
+    return _APART((str(operator._schema.name), str(operator._overloadname), arguments))
+
+
+@cache
+def _is_safe(name: str, overload: str) -> bool:
+    """Whether an operator is known to run on tensors without memory."""
+    from perfcast.torch_internals.eager import has_kernel_for_key
+
+    full = name if overload == "default" else f"{name}.{overload}"
+    base = name.removeprefix("aten::")
+    if base in COMPOSITES or base.startswith("_foreach_"):
+        return True
+    return bool(has_kernel_for_key(full, "Meta"))
+
+
+def _fits(kind: str, value: Value) -> bool:
+    """Whether a value is of a declared type; what operators check themselves passes."""
+    if kind.startswith("Optional["):
+        return value is None or _fits(kind[9:-1], value)
+    if kind.startswith("List["):
+        inner = kind[5:-1]
+        if not isinstance(value, tuple):
+            return inner in ("int", "SymInt", "float", "bool") and _fits(inner, value)
+        return all(_fits(inner, item) for item in value)
+    if kind == "Tensor":
+        return isinstance(value, Blank) or type(value) in (int, float, bool)
+    if kind in _NUMBERED:
+        return type(value) is int and 0 <= value < _NUMBERED[kind]
+    return not isinstance(value, Blank) and (kind != "int" or type(value) is int)
+
+
+def _run_named(question: tuple[str, str, tuple[Value, ...]]) -> Blanks | str:
+    name, overload, arguments = question
+    (operator,) = _overloads(name, overload)
+    return _run(operator, arguments)
+
+
+_APART: Apart[tuple[str, str, tuple[Value, ...]], Blanks | str] = Apart(
+    _run_named, ended="it ended the process that it was run in"
+)
 
 
 def _run(operator: Any, arguments: tuple[Value, ...]) -> Blanks | str:
     import torch
 
     described = operator._schema.arguments
-    if len(arguments) > len(described):
-        return "it takes fewer arguments"
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     try:
