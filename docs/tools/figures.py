@@ -64,15 +64,19 @@ def section_of(suite: str) -> str:
 
 
 def table_of(summary: Sequence[Mapping[str, Any]], group: str) -> list[str]:
-    """Lines of one group's table, without entries that hold no row; nothing where none does."""
+    """Lines of one group's table; entries of a single row are counted below it, and stand under *all*."""
     entries = [entry for entry in summary if entry["group"] == group and entry.get("n")]
+    single = sorted({entry["value"] for entry in entries if entry["n"] == 1})
+    entries = [entry for entry in entries if entry["n"] > 1]
     if not entries:
         return []
     head = [
         f"| Predictor | {group.capitalize()} | Rows | Mean | Median | 90th | In |",
         "|---|---|---|---|---|---|---|",
     ]
-    return [*head, *(_row(entry) for entry in entries), ""]
+    others = f"{len(single)} more with one row each, in the figures of all rows alone."
+    beside = [others, ""] if single else []
+    return [*head, *(_row(entry) for entry in entries), "", *beside]
 
 
 def _row(entry: Mapping[str, Any]) -> str:
