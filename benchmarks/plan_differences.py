@@ -25,7 +25,8 @@ from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.cases import PublishedCase, read_published_cases
-from perfcast.evidence.validate.published.choice import GRID, SAME_JOB
+from perfcast.evidence.validate.published.choice import GRID
+from perfcast.evidence.validate.published.summary import SAME_JOB
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.prices import price_step
 from perfcast.prediction.step.timer import Timer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from perfcast.catalogs.devices import load_device
 from perfcast.evidence.validate.published.cases import PublishedCase
-from perfcast.evidence.validate.published.summary import LEAST_PLANS
+from perfcast.evidence.validate.published.summary import LEAST_PLANS, plans_by_job
 from perfcast.published.searcher_3d.job import describe_cluster, describe_model
 from perfcast.published.searcher_3d.search import price_plan
 from perfcast.units import MILLI
@@ -19,17 +18,6 @@ from perfcast.units import MILLI
 TOLERANCE = 0.15
 #: Among so many of the first the best measured plan is looked for.
 FIRST = 5
-#: Columns that are equal for plans of one job.
-SAME_JOB = (
-    "model",
-    "layers",
-    "hidden",
-    "seq_len",
-    "device",
-    "num_gpus",
-    "global_batch",
-    "precision",
-)
 #: The source whose repeats of one run differ by a median of a quarter.
 GRID, WITHOUT_GRID = "usp", "without usp"
 SEARCHER, RANDOM = "searcher_3d", "any plan"
@@ -105,20 +93,12 @@ def _entry(name: str, count: int, good: float, found: float, loss: float) -> dic
 
 def group_plans(cases: Sequence[PublishedCase], seconds: Seconds) -> list[list[tuple[float, float]]]:
     """Of each job with enough plans: forecast and measured seconds of every plan, medians over repeats."""
-    groups: defaultdict[Any, defaultdict[Any, list[tuple[float, float]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for case, forecast in zip(cases, seconds, strict=True):
-        if forecast is None or not case.measured_seconds or case.run is None:
-            continue
-        key = (case.source, *(case.configuration.get(name) for name in SAME_JOB))
-        groups[key][case.run.run.plan].append((forecast, case.measured_seconds))
     return [
         [
             (float(np.median([f for f, _ in rows])), float(np.median([m for _, m in rows])))
             for rows in plans.values()
         ]
-        for plans in groups.values()
+        for plans in plans_by_job(cases, seconds).values()
         if len(plans) >= LEAST_PLANS
     ]
 

@@ -16,7 +16,8 @@ from perfcast.evidence.validate.published.cases import PublishedCase
 LEAST_PLANS = 4
 #: A100; H100 and H200; B200 and GB200; B300 and GB300.
 _USUAL_DIES = frozenset({"GA100", "GH100", "GB100", "GB110"})
-_MODEL = (
+#: Columns that are equal for plans of one job.
+SAME_JOB = (
     "model",
     "layers",
     "hidden",
@@ -100,7 +101,7 @@ def rank_correlations(
     """Rank correlation of plans within one model, cluster and batch: over all groups, and by source."""
     entries = []
     for predictor, seconds in predicted.items():
-        groups = _plans(cases, seconds)
+        groups = plans_by_job(cases, seconds)
         found: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         for (source, *_), plans in groups.items():
             if len(plans) < LEAST_PLANS:
@@ -125,14 +126,15 @@ def rank_correlations(
     return entries
 
 
-def _plans(
+def plans_by_job(
     cases: Sequence[PublishedCase], seconds: Sequence[float | None]
 ) -> dict[tuple[Any, ...], dict[Any, list[tuple[float, float]]]]:
+    """Of each job, of each plan: forecast and measured seconds of its lines that have both."""
     groups: defaultdict[tuple[Any, ...], dict[Any, list[tuple[float, float]]]] = defaultdict(dict)
     for case, forecast in zip(cases, seconds, strict=True):
         if forecast is None or not case.measured_seconds or case.run is None:
             continue
-        key = (case.source, *(case.configuration.get(name) for name in _MODEL))
+        key = (case.source, *(case.configuration.get(name) for name in SAME_JOB))
         groups[key].setdefault(case.run.run.plan, []).append((forecast, case.measured_seconds))
     return groups
 
