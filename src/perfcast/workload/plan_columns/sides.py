@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.arrays import Integers
+from perfcast.core.arrays import Flags, Integers
 from perfcast.core.collective import collective_operation
 from perfcast.core.different import different_rows
 from perfcast.core.operation import Operation
@@ -162,38 +162,36 @@ class OptimizerCalls:
 
 def stage_optimizers(setting: Setting, plans: PlanTable, cuts: Cuts, weights: KindWeights) -> OptimizerCalls:
     """What ranks of every stage run once a step."""
-    most = max(len(cut.stages) for cut in cuts.cuts)
-    rows: list[Integers] = []
-    totals: list[Integers] = []
-    for number in range(most):
-        holds = _counts_of_stages(cuts, number)
-        mine = np.flatnonzero(holds[:, 0][cuts.place] >= 0)
-        counts = np.einsum("nk,fkn->fn", holds[cuts.place[mine]], weights.counts[:, :, weights.place[mine]])
-        with_table = holds[:, [cuts.kinds.index(name) for name in (ends.EMBEDDING, ends.HEAD)]]
-        at_end = (with_table.sum(axis=1) > 0)[cuts.place[mine]]
-        rows.append(mine)
-        totals.append(np.vstack([counts, at_end[None, :]]))
-    plan_of, columns = np.concatenate(rows), np.concatenate(totals, axis=1)
+    stages = _layers_of_stages(cuts)
+    holdings = different_rows(list(stages.reshape(len(stages), -1).T))[1]
     keys = [*_update_keys(setting, plans, weights), *_groups_of_updates(setting, plans)]
-    first, number_of = different_rows([*(key[plan_of] for key in keys), *columns])
+    first, place = different_rows([holdings[cuts.place], weights.place, *keys])
+    holds = stages[cuts.place[first]]
+    stage_row, number = np.nonzero(holds[:, :, 0] >= 0)
+    counts = np.einsum("rsn,fnr->frs", holds, weights.counts[:, :, weights.place[first]])
+    at_end = holds[:, :, [cuts.kinds.index(name) for name in (ends.EMBEDDING, ends.HEAD)]].sum(axis=2) > 0
+    columns = np.vstack([counts[:, stage_row, number], at_end[None, stage_row, number]])
+    different, number_of = different_rows([*(key[first][stage_row] for key in keys), *columns])
+    rows = stage_row[different].tolist()
+    plan_of = {row: plans.plan(int(first[row])) for row in dict.fromkeys(rows)}
+    tables = weights.table_elements[weights.place[first]]
     calls = tuple(
-        _optimizer(setting, plans.plan(int(plan_of[at])), columns[:, at], _table(weights, int(plan_of[at])))
-        for at in first.tolist()
+        _optimizer(setting, plan_of[row], of_stage, int(tables[row]))
+        for row, of_stage in zip(rows, columns[:, different].T, strict=True)
     )
-    place = np.full((len(plans), most), -1, dtype=np.int64)
-    stage_of = np.repeat(np.arange(most), [len(mine) for mine in rows])
-    place[plan_of, stage_of] = number_of
-    return OptimizerCalls(calls, place)
+    found = np.full(holds.shape[:2], -1, dtype=np.int64)
+    found[stage_row, number] = number_of
+    return OptimizerCalls(calls, found[place])
 
 
-def _update_keys(setting: Setting, plans: PlanTable, weights: KindWeights) -> list[Integers]:
+def _update_keys(setting: Setting, plans: PlanTable, weights: KindWeights) -> list[Integers | Flags]:
     """What an update depends on beside what its rank holds and the groups of ``_groups_of_updates``."""
     strides, has_experts = axis_strides(plans), setting.model.experts is not None
     return [
         weights.place if has_experts else weights.table_elements[weights.place],
         plans.zero_stage,
         plans.overlaps_weights,
-        plans.offload,
+        plans.has_word("offload", "optimizer", "parameters"),
         plans.sequence_parallel,
         *replica_columns(setting.cluster, plans, strides),
         *shard_columns(plans),
@@ -215,18 +213,16 @@ def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Integers]:
     ]
 
 
-def _table(weights: KindWeights, plan: int) -> int:
-    return int(weights.table_elements[weights.place[plan]])
-
-
-def _counts_of_stages(cuts: Cuts, number: int) -> Integers:
-    """Layers of each kind that a different stage of each cut holds, shape [cuts, kinds]; -1 where none is."""
-    found = np.full((len(cuts.cuts), len(cuts.kinds)), -1, dtype=np.int64)
+def _layers_of_stages(cuts: Cuts) -> Integers:
+    """Layers of each kind that the different stages of each cut hold, shape [cuts, most stages, kinds]; -1
+    beyond a cut's last."""
+    most = max(len(cut.stages) for cut in cuts.cuts)
+    found = np.full((len(cuts.cuts), most, len(cuts.kinds)), -1, dtype=np.int64)
     for at, cut in enumerate(cuts.cuts):
-        if number < len(cut.stages):
-            found[at] = 0
-            for kind, count in (item for content in cut.stages[number] for item in content):
-                found[at, kind] += count
+        found[at, : len(cut.stages)] = 0
+        for number, contents in enumerate(cut.stages):
+            for kind, count in (item for content in contents for item in content):
+                found[at, number, kind] += count
     return found
 
 
