@@ -112,20 +112,24 @@ def _in_order(
     starts: list[float] = []
     ends: list[float] = []
     for call, duration in zip(calls, seconds, strict=True):
-        start = free.get(call.stream, 0.0)
+        stream = call.stream
+        start = free.get(stream, 0.0)
         for at in call.after:
             if ends[at] > start:
                 start = ends[at]
         if launch_seconds:
             launches = call.count * call.num_launches
-            last = max(launches - 1, 0) * (launch_seconds - duration / max(launches, 1))
-            start = max(start, issued + max(last, 0.0))
+            last = (launches - 1) * (launch_seconds - duration / launches) if launches > 1 else 0.0
+            last_issued = issued + last if last > 0 else issued
+            if last_issued > start:
+                start = last_issued
             issued += launches * launch_seconds
             if call.host_waits:
                 issued = max(issued, start + duration + launch_seconds)
+        end = start + duration
         starts.append(start)
-        ends.append(start + duration)
-        free[call.stream] = start + duration
+        ends.append(end)
+        free[stream] = end
     return starts, ends
 
 
@@ -184,21 +188,22 @@ def _split_causes(
     """
     causes: dict[str, float] = {}
     idle: list[tuple[float, float]] = []
+    collectives: list[tuple[float, float, str]] = []
     clock, slowed = 0.0, 0.0
     for call, duration, start, end in zip(calls, seconds, starts, ends, strict=True):
-        if call.stream is Stream.COMPUTE:
+        stream = call.stream
+        if stream is Stream.COMPUTE:
             cause = _own_cause(call)
             causes[cause] = causes.get(cause, 0.0) + duration
             slowed += end - start - duration
-            idle.append((clock, start))
+            if start > clock:
+                idle.append((clock, start))
             clock = end
-    idle.append((clock, max(ends)))
-    idle = [(low, high) for low, high in idle if high > low]
-    collectives = [
-        (start, end, CAUSE_OF_STREAM[call.stream])
-        for call, start, end in zip(calls, starts, ends, strict=True)
-        if call.stream is not Stream.COMPUTE and end > start
-    ]
+        elif end > start:
+            collectives.append((start, end, CAUSE_OF_STREAM[stream]))
+    last = max(ends)
+    if last > clock:
+        idle.append((clock, last))
     hidden: dict[str, float] = {}
     for start, end, cause in collectives:
         hidden[cause] = hidden.get(cause, 0.0) + end - start

@@ -110,7 +110,7 @@ class _Pipeline:
 
     def spread(self, value: _Value) -> Floats:
         """A value of every stage."""
-        found = np.stack([value(kind) for kind in self.kinds])[:, self._index]
+        found = np.array([value(kind) for kind in self.kinds])[:, self._index]
         of_stages: Floats = found[self.place]
         return of_stages
 

@@ -48,7 +48,7 @@ class Streams:
     def __init__(self, group: Group, left: Floats) -> None:
         self.group = group
         self.backlog = left
-        self.clock, self.entry, self.put_off = (np.zeros_like(left) for _ in range(3))
+        self.clock, self.entry, self.put_off = np.zeros((3, *left.shape))
 
     def run_row(self, unit: UnitColumns) -> None:
         """Equal units without gathers, by formula.
