@@ -1,8 +1,10 @@
-"""Which curve: the one with the least error at sizes that it was not fitted on."""
+"""Which curve: the one with the least error at sizes that it was not fitted on, nor off where it was."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +31,9 @@ def fit_curve(sizes_bytes: ArrayLike, seconds: ArrayLike) -> Curve:
     Repeats of a size count by their median. Every form is fitted on every other size and tested on the
     sizes between, both ways round; the one with the least mean absolute relative error, fitted on all
     sizes, is the curve. The error of forms that follow the points counts for less, since they gain most
-    from sizes that lie closer.
+    from sizes that lie closer. A form counts for no better than it fits all sizes: two halves of a sweep
+    with a jump may each be followed by a curve that cannot follow the whole. The error that the curve says
+    of itself is the larger of the two as well.
 
     Args:
         sizes_bytes: Message sizes, in any order, repeats allowed.
@@ -41,14 +45,14 @@ def fit_curve(sizes_bytes: ArrayLike, seconds: ArrayLike) -> Curve:
     """
     sizes, times = _medians(sizes_bytes, seconds)
     line = fit_affine(sizes, times)  # refuses times that fall
-    errors = [_held_out_error(fit, sizes, times) for fit, _ in _FORMS]
-    counted = [error * weight for error, (_, weight) in zip(errors, _FORMS, strict=True)]
-    chosen = next(i for i, error in enumerate(counted) if error <= min(counted) + _EXACT)
-    form = _FORMS[chosen][0](sizes, times)
+    tried = [_try(fit, weight, sizes, times) for fit, weight in _FORMS]
+    least = min(each.counted for each in tried)
+    chosen = next(each for each in tried if each.counted <= least + _EXACT)
     fitted_line = FittedLine(
         line.latency_seconds, line.bytes_per_second, *_quality(line.seconds(sizes), times)
     )
-    curve = _describe(form, sizes, times, errors[chosen], fitted_line)
+    assert chosen.form is not None, "the line can always be fitted where it was"
+    curve = _describe(chosen.form, sizes, times, chosen.error, fitted_line)
     if curve.quality == "refused":
         raise CalibrationError(curve.described_quality)
     return curve
@@ -64,6 +68,30 @@ _FORMS: Sequence[tuple[Fit, float]] = (
     (fit_sigmoid, 1.0),
     *((_knots(per_octave), _LEFT_BETWEEN_CLOSER_KNOTS) for per_octave in (1, 4, None)),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A form fitted on all sizes, None where it cannot be.
+
+    Attributes:
+        error: At sizes left out, or at its own where that is larger.
+        counted: By which it is chosen.
+    """
+
+    form: Form | None
+    error: float
+    counted: float
+
+
+def _try(fit: Fit, weight: float, sizes: Floats, times: Floats) -> _Tried:
+    held_out = _held_out_error(fit, sizes, times)
+    try:
+        form = fit(sizes, times)
+    except CalibrationError:
+        return _Tried(None, math.inf, math.inf)
+    error = max(held_out, _quality(form.seconds(sizes), times)[1])
+    return _Tried(form, error, error * weight)
 
 
 def _held_out_error(fit: Fit, sizes: Floats, times: Floats) -> float:
