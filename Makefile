@@ -49,9 +49,17 @@ docs-figures: $(VENV)/.installed
 BENCH ?=
 
 # On a machine with a GPU of NVIDIA or AMD: forecasts beside measurements, twenty minutes, into out/gpu-check.json.
-gpu-check: $(VENV)/.installed
+# With the first Python whose PyTorch sees a GPU: that of .venv, or $(PYTHON) as it stands (which needs no network).
+SEES := import sys, torch; sys.exit(not torch.cuda.is_available())
+GPU_CHECK := gpu-check --output out/gpu-check.json $(if $(BUDGET),--budget $(BUDGET))
+
+gpu-check:
 	@mkdir -p out
-	$(BIN)/perfcast gpu-check --output out/gpu-check.json
+	@if $(BIN)/python -c "$(SEES)" 2>/dev/null; then $(BIN)/python -m perfcast $(GPU_CHECK); \
+	elif $(PYTHON) -c "$(SEES)" 2>/dev/null; then \
+		echo "with $(PYTHON), whose PyTorch sees a GPU"; \
+		PYTHONPATH="$(CURDIR)/src$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m perfcast $(GPU_CHECK); \
+	else $(MAKE) $(VENV)/.installed && $(BIN)/python -m perfcast $(GPU_CHECK); fi
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/every.py --json out/bench.json $(if $(BENCH),--only $(BENCH))

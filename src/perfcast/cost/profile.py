@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.machine.hardware import Device
 from perfcast.cost.fit_quality import Quality, describe_fit, judge_fit, spread_of_fit
@@ -250,7 +248,11 @@ def _finite_or_none(value: Any) -> Any:
 def data_folder() -> Path:
     """The user's data folder, or what PERFCAST_DATA_DIR says."""
     override = os.environ.get(DATA_DIR_VARIABLE)
-    return Path(override) if override else Path(platformdirs.user_data_path("perfcast"))
+    if override:
+        return Path(override)
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("perfcast"))
 
 
 def profile_path(device: str = "cpu", folder: Path | None = None) -> Path:
@@ -285,13 +287,20 @@ def load_profile_of(device_name: str, folder: Path | None = None) -> DeviceProfi
     return load_local_profile(device_name, folder)
 
 
+def _vendor(profile: DeviceProfile) -> str:
+    """PyTorch calls AMD's devices 'cuda' as well; its builds for them say so in their version."""
+    if profile.device == "cpu":
+        return "cpu"
+    return "amd" if "rocm" in profile.torch_version else "nvidia"
+
+
 def local_device(profile: DeviceProfile) -> Device:
     """The device as measured. Its peaks are bounds: the fastest rates that any kernel reached."""
     peaks = {DTYPES_BY_LABEL[label]: rate for label, rate in profile.peak_flops_per_second.items()}
     return Device(
         name=profile.device,
         title=f"{profile.processor} ({profile.threads})",
-        vendor="cpu" if profile.device == "cpu" else "nvidia",
+        vendor=_vendor(profile),
         architecture=profile.processor,
         die=profile.processor,
         year=int(profile.measured_at[:4]),

@@ -37,6 +37,7 @@ from perfcast.measure.machine import processor_name
 from perfcast.measure.timer import Timer, time_on_cpu, time_on_cuda
 from perfcast.memory_use.first_touch import MOST_HEAP_BLOCK_BYTES, first_touch_operation
 from perfcast.prediction import local_memory_bytes
+from perfcast.printer.streams import say
 from perfcast.units import MIB
 
 _GROUP = 12
@@ -211,18 +212,48 @@ def _measure(work: _Work, missing: Sequence[Case], what: str, *, replaces: bool 
     with _progress(work.console) as bar:
         task = bar.add_task(what, total=len(missing)) if bar is not None and missing else None
         for start in range(0, len(missing), _GROUP):
-            group = missing[start : start + _GROUP]
+            group, calls = _runnable(missing[start : start + _GROUP], work.device)
             described = [_describe(case) for case in group]
-            calls = [
-                case.prepare() if isinstance(case, HostCase) else prepare(case, work.device) for case in group
-            ]
             times = _time(group, calls, work.timer)
             work.file.append(
                 *({**record, "seconds": s, **extra} for record, s in zip(described, times, strict=True))
             )
             del calls
             if bar is not None and task is not None:
-                bar.advance(task, len(group))
+                bar.advance(task, len(missing[start : start + _GROUP]))
+
+
+def _runnable(group: Sequence[Case], device: str) -> tuple[list[Case], list[Callable[[], None]]]:
+    """Cases and their calls, once run; without those that a GPU or its PyTorch cannot run.
+
+    Raises:
+        RuntimeError: The device is of no more use, as after an access to memory that is not there.
+    """
+    cases: list[Case] = []
+    calls = []
+    for case in group:
+        try:
+            call = case.prepare() if isinstance(case, HostCase) else prepare(case, device)
+            if device == "cuda":
+                torch.cuda.synchronize()
+        except (RuntimeError, NotImplementedError) as error:
+            if device == "cpu" or not _still_works():
+                raise
+            said = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            say(f"warning: {case.key} is left out, as it cannot be run here: {said}", is_error=True)
+            continue
+        cases.append(case)
+        calls.append(call)
+    return cases, calls
+
+
+def _still_works() -> bool:
+    try:
+        torch.cuda.empty_cache()
+        torch.zeros(8, device="cuda").sum().item()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _time(group: Sequence[Case], calls: Sequence[Callable[[], None]], timer: Timer) -> list[float]:

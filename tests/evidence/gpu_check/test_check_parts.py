@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from builders import made_up_device
 from made_up_profile import profile
 from perfcast.cost.roofline import Roofline
 from perfcast.evidence.gpu_check import models, parts
 from perfcast.evidence.gpu_check.place import LeftOutError, Place
+from perfcast.evidence.gpu_check.result import PartResult
 from perfcast.evidence.gpu_check.streams import check_streams, draw_events
-from perfcast.memory_use.allocator import parse_allocator_settings, simulate_allocator
-from perfcast.units import MIB
+from perfcast.memory_use.allocator import (
+    Free,
+    RecordStream,
+    Synchronize,
+    parse_allocator_settings,
+    simulate_allocator,
+)
+from perfcast.units import GIB, MIB
 
 
 @pytest.fixture
@@ -97,6 +107,84 @@ def test_streams_are_compared_request_by_request(place: Place):
     found = check_streams(place, Recalling(count // 2))
     assert found.rows[1].measured == pytest.approx(count // 2 / count)
     assert found.details["first_difference"] == count // 2
+
+
+def test_a_block_that_other_streams_used_is_waited_for_once_it_is_given_up():
+    used: dict[int, set[int]] = {}
+    events = draw_events()
+    for index, event in enumerate(events):
+        if isinstance(event, RecordStream):
+            used.setdefault(event.block, set()).add(event.stream)
+        elif isinstance(event, Free):
+            streams = sorted(used.pop(event.block, ()))
+            after = events[index + 1 : index + 1 + len(streams)]
+            assert after == [Synchronize(stream) for stream in streams]
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What PyTorch says of a GPU."""
+
+    name: str = "NVIDIA H100 80GB HBM3"
+    total_memory: int = int(79.1 * GIB)
+    multi_processor_count: int = 132
+    major: int = 9
+    minor: int = 0
+    gcnArchName: str = ""  # noqa: N815 (PyTorch's)
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [
+        (Properties(), "h100-sxm"),
+        (Properties(name="NVIDIA H100 80GB HBM3 MIG 1g.10gb", total_memory=10 * GIB), None),
+        (Properties(multi_processor_count=60), None),  # a virtual GPU
+        (Properties(total_memory=40 * GIB), None),
+        (Properties("AMD Instinct MI300X", 192 * GIB, 304, gcnArchName="gfx942:sramecc+"), "mi300x"),
+        (Properties("AMD Instinct MI300X", 24 * GIB, 38, gcnArchName="gfx942:sramecc+"), None),  # partitioned
+        (Properties("AMD Radeon RX 7900 XTX", 24 * GIB, 48, gcnArchName="gfx1100"), "rx-7900-xtx"),
+        (Properties("NVIDIA Unheard-of"), None),
+    ],
+)
+def test_a_slice_of_a_gpu_is_not_the_gpu(
+    properties: Properties, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda index: properties)
+    assert Place("cuda", tmp_path).catalog_name() == name
+
+
+def test_a_gpu_that_nothing_prices_is_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda index: Properties("NVIDIA Unheard-of"))
+    device, cost_model = Place("cuda", tmp_path).forecaster()
+    assert (device.vendor, cost_model) == ("nvidia", None)
+    (tmp_path / "profile_cpu.json").write_text(json.dumps(profile().to_json()))
+    monkeypatch.setattr(Place, "forecaster", lambda self: (made_up_device(), None))
+    found = models.check_model(
+        Place("cpu", tmp_path), models.find_model("perceptron fp32"), MadeUpStatistics()
+    )
+    assert [row.forecast for row in found.rows] == [None, None]
+    assert all(row.measured for row in found.rows)
+
+
+def test_what_does_not_fit_is_left_out_beside_its_forecast(place: Place, monkeypatch: pytest.MonkeyPatch):
+    def run_out(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …")
+
+    monkeypatch.setattr(Place, "forecaster", lambda self: (made_up_device(), Roofline()))
+    monkeypatch.setattr(models, "_run", run_out)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (1 * GIB, 8 * GIB))
+    with pytest.raises(LeftOutError, match=r"forecast: 0\..* CUDA out of memory; 1\.0 of 8\.0 GiB are free"):
+        models.check_model(place, models.find_model("perceptron fp32"), MadeUpStatistics())
+
+
+def test_a_figure_that_is_none_costs_no_other():
+    result = PartResult(
+        name="a", status="done", details={"high": math.inf, "seen": (Path("x"), float("nan"))}
+    )
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["details"] == {
+        "high": None,
+        "seen": ["x", None],
+    }
 
 
 def test_a_processor_leaves_the_allocator_out(place: Place):

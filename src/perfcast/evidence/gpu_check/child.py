@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from perfcast.evidence.gpu_check.machine import clocks_now
 from perfcast.evidence.gpu_check.parts import run_part
 from perfcast.evidence.gpu_check.place import LeftOutError, Place
 from perfcast.evidence.gpu_check.result import PartResult
@@ -28,13 +29,24 @@ def main(arguments: list[str]) -> None:
     try:
         found = run_part(job["part"], place)
         seconds = time.perf_counter() - start
+        clocks = {} if place.is_dry else {"clocks_after": clocks_now()}
         result = PartResult(
-            name=job["part"], status="done", wall_seconds=seconds, rows=found.rows, details=found.details
-        )
-    except LeftOutError as error:
+            name=job["part"], status="done", wall_seconds=seconds, rows=found.rows,
+            details={**(found.details or {}), **clocks},
+        )  # fmt: skip
+    except (LeftOutError, ModuleNotFoundError) as error:
         seconds = time.perf_counter() - start
-        result = PartResult(name=job["part"], status="left_out", wall_seconds=seconds, reason=str(error))
+        result = PartResult(name=job["part"], status="left_out", wall_seconds=seconds, reason=_why(error))
     write_text_atomically(path.with_name(RESULT), json.dumps(result.to_json(), allow_nan=False))
+
+
+def _why(error: LeftOutError | ModuleNotFoundError) -> str:
+    """A package that is not installed is something that this machine has not; a file of ours is a fault."""
+    if not isinstance(error, ModuleNotFoundError):
+        return str(error)
+    if error.name is None or error.name.partition(".")[0] == "perfcast":
+        raise error
+    return f"the package {error.name.partition('.')[0]} is not installed here"
 
 
 if __name__ == "__main__":

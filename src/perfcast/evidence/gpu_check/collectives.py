@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from perfcast.catalogs.clusters import load_cluster_entries
-from perfcast.catalogs.devices import find_device_name
 from perfcast.core.machine.mesh import DeviceMesh
 from perfcast.cost.collective.sweep import sweep_sizes
+from perfcast.errors import CalibrationError
 from perfcast.evidence.gpu_check.place import Found, LeftOutError, Place
 from perfcast.evidence.gpu_check.result import CheckRow
 from perfcast.measure.collectives import store
@@ -16,6 +18,8 @@ from perfcast.measure.collectives.profile import profile_here
 from perfcast.units import KIB, MIB
 
 _MOST_RANKS = 8
+#: The first collective of several GPUs sets up all channels, which takes far longer than any after it.
+_STALL_SECONDS = 90.0
 _COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
@@ -26,20 +30,29 @@ def check_collectives(place: Place) -> Found:
         raise LeftOutError("one device: collectives need two")
     names = _COLLECTIVES[:1] if place.is_dry else _COLLECTIVES
     least, most = (16 * KIB, MIB // 4) if place.is_dry else (KIB, 256 * MIB)
-    plan = make_plan((), count, "gloo" if place.is_dry else "nccl", names, least, most)
+    plan = make_plan(
+        (), count, "gloo" if place.is_dry else "nccl", names, least, most, stall_seconds=_STALL_SECONDS
+    )
     path = place.folder / "mesh.json"
-    profile = profile_here(plan, path)
+    details: dict[str, Any] = {"num_ranks": count}
+    try:
+        details["profile"] = profile_here(plan, path).to_json()
+    except (
+        CalibrationError
+    ) as error:  # a rank that died, or a curve that nothing fits: what was measured counts
+        details["problem"] = str(error)
     records = store.load_records(store.measurements_path(path), plan.setup())
-    mesh = None if place.is_dry else _mesh(count)
+    if not records:
+        raise CalibrationError(details["problem"])
+    mesh = None if place.is_dry else _mesh(count, place.catalog_name())
     rows = [_row(record, mesh) for record in sorted(records, key=lambda record: record.key)]
-    return Found(tuple(rows), {"num_ranks": count, "profile": profile.to_json()})
+    return Found(tuple(rows), details)
 
 
-def _mesh(count: int) -> DeviceMesh | None:
+def _mesh(count: int, device: str | None) -> DeviceMesh | None:
     """The first cluster of the catalog whose node holds as many of this device; None where there is none."""
-    device = find_device_name(torch.cuda.get_device_name())
     for entry in load_cluster_entries().values():
-        if entry.device == device and entry.levels[0].size >= count:
+        if device is not None and entry.device == device and entry.levels[0].size >= count:
             return DeviceMesh(entry.of_size(count), ("world",), (count,))
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from perfcast.core.dtype import DType
+from perfcast.core.machine.hardware import Device
+from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.linear import LinearCost
+from perfcast.cost.model import Estimates
 from perfcast.evidence.gpu_check.place import Found, Place
 from perfcast.evidence.gpu_check.result import CheckRow
+from perfcast.measure.few.bench import Timed, open_bench
+from perfcast.measure.few.cases import FewCase
 from perfcast.measure.kernels import KernelCase, kernel_case, operation_of_case, prepare
-from perfcast.measure.timer import Timer, time_on_cpu, time_on_cuda
+from perfcast.measure.timer import time_on_cpu
 from perfcast.units import MIB
 
 #: Of products, rows, and numbers of elements, on a GPU; a dry run takes a sixteenth of each side.
@@ -23,26 +28,16 @@ _PRODUCTS = ((512, 512, 512), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 102
 _ROWS = ((4096, 1024), (8192, 4096))
 _ELEMENTS = (MIB, 16 * MIB, 64 * MIB)
 _ROUNDS = 5
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_GROUP = 6
+_DTYPES = {"fp32": (DType.FP32, torch.float32), "bf16": (DType.BF16, torch.bfloat16)}
 
 
 def check_calibration(place: Place) -> Found:
-    """Lines fitted to this device, and its peaks beside the catalog's."""
+    """Lines fitted to this device, and how well they say what was left out of their fit."""
     from perfcast.measure.calibrate import calibrate
 
     profile = calibrate(place.device, place.folder, quick=True)
-    rows = []
-    device, _ = place.forecaster()
-    if not device.is_local:
-        for label, dtype in (("fp32", DType.FP32),):
-            peak = device.peak_flops_per_second(dtype, False)
-            measured = profile.peak_flops_per_second.get(label)
-            rows.append(CheckRow(what=f"peak {label}", unit="FLOP/s", measured=measured, forecast=peak,
-                                 note="forecast is the datasheet"))  # fmt: skip
-        rows.append(CheckRow(what="memory bandwidth", unit="B/s", measured=profile.dram_bytes_per_second,
-                             forecast=device.memory_bytes_per_second,
-                             note="forecast is the datasheet"))  # fmt: skip
-    rows += [
+    rows = [
         CheckRow(
             what=f"line of {line.family} ({line.dtype}), error left out", unit="share", measured=line.mape
         )
@@ -52,37 +47,81 @@ def check_calibration(place: Place) -> Found:
 
 
 def check_kernels(place: Place) -> Found:
-    """Kernels of sizes that the calibration does not hold, timed in turns and forecast."""
+    """Kernels of sizes that the calibration does not hold, timed in turns and forecast; the rates they reach.
+
+    On a GPU they are replayed as CUDA graphs, from memory, under load, as ``perfcast measure kernels`` times
+    them: a short kernel would else be paced by its launches.
+    """
     device, cost_model = place.forecaster()
     if isinstance(cost_model, LinearCost):  # kernels are timed without the program around them
         alone = replace(cost_model.profile, host_seconds=0.0, optimizer_host_seconds=0.0)
         cost_model = LinearCost(alone)
-    dtypes = ("fp32",) if place.is_dry or device.is_local else ("fp32", "bf16")
-    timer: Timer = time_on_cpu if place.is_dry else time_on_cuda
     rows: list[CheckRow] = []
-    for label in dtypes:
+    for label in ("fp32",) if place.is_dry else ("fp32", "bf16"):
         cases = _cases(place, label)
+        times = _timed(place, cases, label)
         operations = [operation_of_case(case) for case in cases]
-        with torch.no_grad():
-            seconds = timer([prepare(case, place.device) for case in cases], _ROUNDS)
-        found = cost_model.estimate(operations, device)
-        for place_of, (case, measured) in enumerate(zip(cases, seconds, strict=True)):
-            rows.append(
-                CheckRow(
-                    what=f"{case.key} {label}",
-                    unit="s",
-                    measured=measured,
-                    forecast=float(found.seconds[place_of]),
-                    low=float(found.seconds_low[place_of]),
-                    high=float(found.seconds_high[place_of]),
-                    note=found.provenance[place_of],
-                )
-            )
-    return Found(tuple(rows), {"cost_model": cost_model.name})
+        found = None if cost_model is None else cost_model.estimate(operations, device)
+        rows += [
+            _row(f"{case.key} {label}", one, found, place_of)
+            for place_of, (case, one) in enumerate(zip(cases, times, strict=True))
+        ]
+        if not place.is_dry:
+            rows += _rates(operations, times, label, device if place.catalog_name() else None)
+    return Found(tuple(rows), {"cost_model": cost_model.name if cost_model else None})
+
+
+def _timed(place: Place, cases: Sequence[KernelCase], label: str) -> list[Timed]:
+    if not place.is_dry:
+        bench = open_bench(place.device)
+        bench.load_seconds()
+        few = [FewCase(case, _DTYPES[label][0]) for case in cases]
+        return [
+            one for start in range(0, len(few), _GROUP) for one in bench.time(few[start : start + _GROUP])
+        ]
+    with torch.no_grad():
+        return [Timed(s) for s in time_on_cpu([prepare(case, place.device) for case in cases], _ROUNDS)]
+
+
+def _row(what: str, timed: Timed, found: Estimates | None, place_of: int) -> CheckRow:
+    row = CheckRow(what=what, unit="s", measured=timed.seconds, note=timed.reason)
+    if found is None:
+        return row
+    source = found.provenance[place_of]
+    return replace(
+        row, forecast=float(found.seconds[place_of]), low=float(found.seconds_low[place_of]),
+        high=float(found.seconds_high[place_of]), note=f"{source}; {row.note}" if row.note else source,
+    )  # fmt: skip
+
+
+def _rates(
+    operations: Sequence[Operation], times: Sequence[Timed], label: str, device: Device | None
+) -> list[CheckRow]:
+    """The fastest product, and the traffic of the largest kernels, beside the datasheet of a known device."""
+    dtype = _DTYPES[label][0]
+    timed = [(one, t.seconds) for one, t in zip(operations, times, strict=True) if t.seconds]
+    flops = [one.flops / seconds for one, seconds in timed if one.kind is OperationKind.MATMUL]
+    largest = max((one.memory_traffic_bytes for one, _ in timed), default=0)
+    bytes_ = [
+        one.memory_traffic_bytes / seconds for one, seconds in timed if one.memory_traffic_bytes > largest / 2
+    ]
+    note = "the fastest here; forecast is the datasheet" if device else "the fastest here"
+    rows = []
+    if flops:
+        peak = device.peak_flops_per_second(dtype, True) if device else None
+        rows.append(
+            CheckRow(what=f"products {label}", unit="FLOP/s", measured=max(flops), forecast=peak, note=note)
+        )
+    if bytes_:
+        rate = device.memory_bytes_per_second if device else None
+        rows.append(
+            CheckRow(what=f"memory {label}", unit="B/s", measured=max(bytes_), forecast=rate, note=note)
+        )
+    return rows
 
 
 def _cases(place: Place, label: str) -> list[KernelCase]:
-    dtype, shrink = _DTYPES[label], 16 if place.is_dry else 1
+    dtype, shrink = _DTYPES[label][1], 16 if place.is_dry else 1
 
     def filled(*shape: int) -> Callable[[str], Tensor]:
         return lambda device: torch.full(shape, 0.5, device=device, dtype=dtype)

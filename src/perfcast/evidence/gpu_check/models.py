@@ -6,13 +6,16 @@ import resource
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
-from perfcast.evidence.gpu_check.place import Found, Place
+from perfcast.core.forecast.device import Forecast
+from perfcast.core.machine.hardware import Device
+from perfcast.cost.model import CostModel
+from perfcast.evidence.gpu_check.place import Found, LeftOutError, Place
 from perfcast.evidence.gpu_check.result import CheckRow
-from perfcast.measure.steps import measure_step, step_of
+from perfcast.measure.steps import StepTime, measure_step, step_of
 from perfcast.memory_use.reserved import NUM_STEPS
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.one_device.graph import program_and_options
@@ -127,41 +130,72 @@ def check_model(place: Place, model: CheckedModel, statistics: Statistics | None
     device, cost_model = place.forecaster()
     request, _ = complete_request(model.request(is_dry=place.is_dry), device)
     if place.device == "cuda" and torch.cuda.get_device_properties(0).total_memory < model.least_memory_bytes:
-        from perfcast.evidence.gpu_check.place import LeftOutError
-
         raise LeftOutError(f"{model.name} is meant for devices of {model.least_memory_bytes // GIB} GiB")
     chosen = statistics or (ProcessStatistics() if place.is_dry else CudaStatistics())
     chosen.reset()
-    with torch.device(place.device):
-        peak, seconds, repeats = _run(place, request, chosen)
+    sizes = {"batch_size": request.batch_size, "sequence_length": request.sequence_length}
+    details: dict[str, Any] = {
+        **sizes, "dtype": request.dtype, "model": request.title.rpartition("/")[2], "priced_for": device.name,
+    }  # fmt: skip
+    try:
+        with torch.device(place.device):
+            peak, found = _run(place, request, chosen)
+    except torch.OutOfMemoryError as error:
+        raise LeftOutError(_what_did_not_fit(model, _forecast(request, device, cost_model), error)) from None
+    try:
+        forecast = _forecast(request, device, cost_model)
+    except Exception as error:  # what was measured counts all the same
+        forecast, details = None, {**details, "no_forecast": f"{type(error).__name__}: {error}"}
+    return Found(_rows(model, chosen.name, peak, found, forecast), details)
+
+
+def _forecast(request: Request, device: Device, cost_model: CostModel | None) -> Forecast | None:
+    """None where nothing prices the device."""
     from perfcast.prediction.one_device.predict import predict_one_device
 
-    forecast = predict_one_device(OneDeviceRequest(workload=request, device=device, cost_model=cost_model))
+    if cost_model is None:
+        return None
+    return predict_one_device(OneDeviceRequest(workload=request, device=device, cost_model=cost_model))
+
+
+def _peak_bytes(forecast: Forecast) -> int:
     reserved = forecast.memory.reserved
-    rows = (
-        CheckRow(
-            what=f"{model.name}: {chosen.name}",
-            unit="B",
-            measured=peak,
-            forecast=forecast.memory.peak_bytes if reserved is None else reserved.peak_bytes,
-            note="tensors alone" if reserved is None else f"after {NUM_STEPS} steps",
-        ),
-        CheckRow(
-            what=f"{model.name}: step",
-            unit="s",
-            measured=seconds,
-            forecast=forecast.step_seconds,
-            low=forecast.step_seconds_low,
-            high=forecast.step_seconds_high,
-            note=f"{repeats} repeats, {forecast.cost_model}",
-        ),
+    return forecast.memory.peak_bytes if reserved is None else reserved.peak_bytes
+
+
+def _what_did_not_fit(model: CheckedModel, forecast: Forecast | None, error: Exception) -> str:
+    """Beside the forecast: whether this was to be expected."""
+    free, whole = torch.cuda.mem_get_info()
+    said = str(error).split(". ")[0]
+    asked = "" if forecast is None else f" (forecast: {_peak_bytes(forecast) / GIB:.1f} GiB)"
+    return (
+        f"{model.name}{asked} does not fit here: {said}; {free / GIB:.1f} of {whole / GIB:.1f} GiB are free"
     )
-    sizes = {"batch_size": request.batch_size, "sequence_length": request.sequence_length}
-    return Found(rows, {**sizes, "dtype": request.dtype, "model": request.title.rpartition("/")[2]})
 
 
-def _run(place: Place, request: Request, statistics: Statistics) -> tuple[int, float, int]:
-    """Most bytes of the first steps, median seconds of later ones and how many there were."""
+def _rows(
+    model: CheckedModel, name: str, peak: int, found: StepTime, forecast: Forecast | None
+) -> tuple[CheckRow, CheckRow]:
+    memory = CheckRow(what=f"{model.name}: {name}", unit="B", measured=peak)
+    step = CheckRow(
+        what=f"{model.name}: step", unit="s", measured=found.seconds, note=f"{found.repeats} repeats"
+    )
+    if forecast is None:
+        return memory, step
+    memory = replace(
+        memory,
+        forecast=_peak_bytes(forecast),
+        note="tensors alone" if forecast.memory.reserved is None else f"after {NUM_STEPS} steps",
+    )
+    step = replace(
+        step, forecast=forecast.step_seconds, low=forecast.step_seconds_low, high=forecast.step_seconds_high,
+        note=f"{step.note}, {forecast.cost_model}",
+    )  # fmt: skip
+    return memory, step
+
+
+def _run(place: Place, request: Request, statistics: Statistics) -> tuple[int, StepTime]:
+    """Most bytes of the first steps, and the time of later ones."""
     torch.manual_seed(0)
     device, _ = place.forecaster()
     build, options = program_and_options(request, device)
@@ -177,7 +211,7 @@ def _run(place: Place, request: Request, statistics: Statistics) -> tuple[int, f
         step, least_seconds=0.2 if place.is_dry else 3.0, least_repeats=3 if place.is_dry else 7,
         synchronize=place.synchronize,
     )  # fmt: skip
-    return peak, found.seconds, found.repeats
+    return peak, found
 
 
 def _with_autocast(program: Program, device: str, dtype: torch.dtype) -> Program:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from perfcast.errors import CalibrationError
 from perfcast.evidence.gpu_check.place import Found, Place
 from perfcast.evidence.gpu_check.result import CheckRow
-from perfcast.files.writing import make_folder, write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.replays.judge.fidelity import Pair
 
 _SKIPPED, _TIMED, _WATCHED = 10, 15, 6
@@ -44,12 +46,15 @@ for _ in range(steps):
 
 def check_replay(place: Place) -> Found:
     """Record with ``perfcast trace record``, replay with the host's gaps in proportion."""
+    with tempfile.TemporaryDirectory(prefix="perfcast-") as name:  # a folder holds one recording
+        return _recorded_and_played(place, Path(name))
+
+
+def _recorded_and_played(place: Place, folder: Path) -> Found:
     from perfcast.replays.prepare import prepare
     from perfcast.replays.replay import replay
     from perfcast.replays.request import PlayOptions, ReplayRequest
 
-    folder = place.folder / "replay"
-    make_folder(folder)
     program = folder / "program.py"
     write_text_atomically(program, _PROGRAM)
     recording = folder / "recording"

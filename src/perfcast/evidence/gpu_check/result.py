@@ -72,7 +72,8 @@ class PartResult:
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary, with errors."""
         rows = [{**asdict(row), "relative_error": row.error, "is_inside": row.is_inside} for row in self.rows]
-        return {**asdict(self), "rows": rows, "log": list(self.log)}
+        data = {**asdict(self), "rows": rows, "log": list(self.log)}
+        return {key: _plain(value) for key, value in data.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PartResult:
@@ -91,6 +92,20 @@ class PartResult:
             name=_text(data["name"]), status=data["status"], wall_seconds=seconds, rows=rows,
             reason=_text(data["reason"]), log=tuple(map(_text, data["log"])), details=data.get("details"),
         )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: a figure that is none (an infinite bound, say) is null, what JSON lacks its text.
+
+    A part that has measured for a minute is not lost for one figure of its details.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _row(data: Mapping[str, Any]) -> CheckRow:

@@ -10,7 +10,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +18,9 @@ from typing import Any
 
 from perfcast.errors import CalibrationError, InputError
 from perfcast.evidence.gpu_check.child import RESULT
-from perfcast.evidence.gpu_check.machine import describe_machine
-from perfcast.evidence.gpu_check.parts import Part, chosen_parts
+from perfcast.evidence.gpu_check.parts import MACHINE, Part, chosen_parts, parts_of
 from perfcast.evidence.gpu_check.result import CheckFile, PartResult
+from perfcast.evidence.gpu_check.surroundings import environment_of_parts
 from perfcast.files.looking import path_exists
 from perfcast.files.reading import read_json, read_text
 from perfcast.files.records import Kind, RecordFile, open_records
@@ -29,6 +29,7 @@ from perfcast.measure.collectives.launch import run_together
 
 BUDGET_SECONDS = 1200.0
 _LOG_LINES = 20
+_MACHINE = Part(MACHINE, 15.0, 120.0)
 #: Told of the share of the budget that is spent, and of what is being done.
 OnProgress = Callable[[float | None, str], None]
 
@@ -65,46 +66,72 @@ def check_device(request: CheckRequest, on_progress: OnProgress = lambda share, 
     _check_gpu(request.device)
     make_folder(request.folder)
     began = time.monotonic()
-    with open_records(request.folder / "parts.jsonl", _kind(request), restart=request.restart) as file:
+    on_progress(0.0, "the machine")
+    machine = _machine(request)
+    with open_records(request.folder / "parts.jsonl", _kind(machine), restart=request.restart) as file:
         found = CheckFile(
-            device=request.device, machine=describe_machine(request.device), parts=(),
-            budget_seconds=request.budget_seconds,
+            device=request.device, machine=machine, parts=(), budget_seconds=request.budget_seconds,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
-        done = {part.name: part for part in file.records if part.status in ("done", "left_out")}
+        known = {part.name: part for part in file.records if part.status in ("done", "left_out")}
+        order = [part.name for part in parts_of(request.device)]
         for part in parts:
             left = request.budget_seconds - (time.monotonic() - began)
             on_progress(1 - left / request.budget_seconds, part.name)
-            result = done.get(part.name) or _run_part(request, part, left, file)
-            found = replace(found, parts=(*found.parts, result))
+            if part.name not in known:
+                known[part.name] = _run_part(request, part, left, file)
+            # What an earlier run found of other parts stays in the file.
+            found = replace(
+                found, parts=tuple(sorted(known.values(), key=lambda one: _place(order, one.name)))
+            )
             _write(found, request.output)
     return found
 
 
+def _place(order: Sequence[str], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
 def _check_gpu(device: str) -> None:
+    """Opens no device: one that serves a single process at a time must be free for the parts."""
     if device == "cpu":
         return
     import torch
 
     if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        why = "" if built else f": PyTorch {torch.__version__} is built for processors alone"
         raise InputError(
-            "PyTorch sees no CUDA or ROCm device here: run this on the machine that has it; --device cpu is "
-            "a dry run"
+            f"PyTorch sees no CUDA or ROCm device here{why}. Run this with a Python whose PyTorch sees one; "
+            "--device cpu is a dry run"
         )
 
 
-def _kind(request: CheckRequest) -> Kind[PartResult]:
-    import torch
+def _machine(request: CheckRequest) -> Mapping[str, Any]:
+    """What the machine is, as a process of its own says.
 
-    name = "cpu" if request.device == "cpu" else torch.cuda.get_device_name()
-    asked = {"device": name, "torch": str(torch.__version__)}
+    Raises:
+        InputError: The device cannot be used.
+    """
+    with tempfile.TemporaryDirectory(prefix="perfcast-") as name:
+        found = _run_apart(request, _MACHINE, _MACHINE.most_seconds, Path(name))
+    if found.status != "done" or found.details is None:
+        last = f" ({found.log[-1]})" if found.log and found.log[-1] not in found.reason else ""
+        raise InputError(f"this device cannot be used: {found.reason}{last}")
+    return found.details
+
+
+def _kind(machine: Mapping[str, Any]) -> Kind[PartResult]:
+    devices = machine.get("devices") or [{"name": "cpu"}]
+    asked = {"device": devices[0]["name"], "torch": machine["packages"].get("torch", "")}
     return Kind("gpu check", 1, PartResult.from_json, asked, "name another file (--output) or --restart")
 
 
 def _run_part(
     request: CheckRequest, part: Part, left_seconds: float, file: RecordFile[PartResult]
 ) -> PartResult:
-    if left_seconds < part.usual_seconds and request.device != "cpu":
+    needed = part.usual_seconds if request.device != "cpu" else 0.0
+    if left_seconds <= needed:
         reason = (
             f"takes about {part.usual_seconds:.0f} s, and {max(left_seconds, 0):.0f} s of the budget are left"
         )
@@ -116,23 +143,25 @@ def _run_part(
 
 
 def _run_apart(request: CheckRequest, part: Part, left_seconds: float, place: Path) -> PartResult:
-    """In a process of its own, which is ended with the budget."""
+    """In a process of its own, which is ended with the budget, or when it takes far longer than it should."""
+    limit = min(left_seconds, part.most_seconds)
     job = {"part": part.name, "device": request.device, "folder": str(request.folder.resolve())}
     write_text_atomically(place / "job.json", json.dumps(job))
     start = time.monotonic()
 
     def watch() -> None:
-        if time.monotonic() - start > left_seconds:
-            raise CalibrationError(
-                f"did not end within the {left_seconds:.0f} s that were left, and was stopped"
-            )
+        if time.monotonic() - start > limit:
+            allowed = "it is given" if limit < left_seconds else "that were left"
+            raise CalibrationError(f"did not end within the {limit:.0f} s {allowed}, and was stopped")
 
     try:
-        run_together([_command(place / "job.json")], place, on_poll=watch)
+        run_together([_command(place / "job.json")], place, environment_of_parts(request.folder), watch)
         found: Any = read_json(place / RESULT, what="the result of a part")
         return PartResult.from_json(found)
     except (CalibrationError, InputError) as error:
         reason = str(error).removeprefix("rank 0 ")
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"its result cannot be read: {type(error).__name__}: {error}"
     log = place / "rank0.log"
     said = read_text(log, what="the log of a part", errors="replace") if path_exists(log) else ""
     return PartResult(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 
 import numpy as np
 
@@ -52,17 +53,27 @@ def check_streams(place: Place, device: ReplayDevice | None = None) -> Found:
 
 
 def draw_events() -> list[AllocatorEvent]:
-    """Blocks of 512 bytes to 64 MiB on three streams, some used by others, which are waited for in turn."""
+    """Blocks of 512 bytes to 64 MiB on three streams, some used by others, which are waited for in turn.
+
+    A block that other streams used waits for them once it is given up. Streams here have no work, so a real
+    one is through with it at some moment that nobody knows, a simulated one only when it is waited for: it is
+    waited for at once, and both then have the block at the next request.
+    """
     draw, held, following = random.Random(7), list[int](), 0
+    used_on: defaultdict[int, set[int]] = defaultdict(set)
     events: list[AllocatorEvent] = []
     while len(events) < _NUM_EVENTS:
         turn = draw.random()
         if turn < 0.05:
             events.append(Synchronize(draw.randrange(_NUM_STREAMS)))
         elif turn < 0.15 and held:
-            events.append(RecordStream(draw.choice(held), draw.randrange(_NUM_STREAMS)))
+            block, stream = draw.choice(held), draw.randrange(_NUM_STREAMS)
+            used_on[block].add(stream)
+            events.append(RecordStream(block, stream))
         elif held and (len(held) >= _MOST_HELD or turn < 0.5):
-            events.append(Free(held.pop(draw.randrange(len(held)))))
+            block = held.pop(draw.randrange(len(held)))
+            events.append(Free(block))
+            events += [Synchronize(stream) for stream in sorted(used_on.pop(block, ()))]
         else:
             size = int(2 ** draw.uniform(9, 26)) if turn < 0.9 else draw.choice((KIB, MIB, 20 * MIB))
             events.append(Allocate(following, size, draw.randrange(_NUM_STREAMS)))

@@ -92,16 +92,22 @@ def first_sentence(message: str) -> str:
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
-            process.terminate()
+            _signal(process, signal.SIGTERM)
     deadline = time.monotonic() + _GRACE_SECONDS
     for process in processes:
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.kill()
+            _signal(process, signal.SIGKILL)
             process.wait()
         if process.stdin is not None:
             process.stdin.close()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """To the process and to what it has started, which are a session of their own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
 
 
 def local_environment() -> dict[str, str]:
