@@ -232,3 +232,107 @@ def test_a_size_that_no_argument_has_is_an_assumption_where_nothing_was_followed
     assert [scaling.origin(v).what for v in scaling.assumed(place)] == ["a result of aten::_no_such_operator"]
     assert scaling.shapes(place, "unscaled") == ((48, 5),)
     assert scaling.shapes(place, "scaled") == ((192, 5),)
+
+
+def test_an_expanded_tensor_has_the_batch_where_its_source_has_it():
+    script = Script()
+    x = script.linear(script.data("x", (16, 12, 8)), 8, "h")
+    apart = TensorArgument("a", "h", "float32", (16, 1, 12, 8), (96, 96, 8, 1))
+    script.call("aten::unsqueeze", x, 1, out=apart)
+    often = TensorArgument("o", "h", "float32", (16, 4, 12, 8), (96, 0, 8, 1))
+    script.call("aten::expand", apart, (16, 4, 12, 8), False, out=often)
+    script.call("aten::clone", often, 0, out=script.tensor("c", (16, 4, 12, 8)))
+    assert last_shapes(script) == ((64, 4, 12, 8),)
+
+
+def test_a_bias_expanded_over_the_samples_follows_them():
+    script = Script()
+    x = script.linear(script.data("x", (8, 16)), 16, "h")  # half of a batch of 16, in halves
+    script.linear(script.data("y", (16, 16)), 16, "g")
+    bias = TensorArgument("b", "b", "float32", (16,))
+    own = TensorArgument("e", "b", "float32", (16, 16), (0, 1))
+    script.call("aten::linear", x, script.tensor("v", (16, 16)), bias, out=script.tensor("l", (8, 16)))
+    script.call("aten::copy_", script.tensor("g", (16, 16)), own, False, out=script.tensor("g", (16, 16)))
+    assert last_shapes(script) == ((64, 16), (64, 16))
+
+
+def test_what_is_repeated_comes_apart_into_repeats_and_samples():
+    script = Script()
+    x = script.linear(script.data("x", (16, 8)), 3, "h")
+    script.call("aten::repeat", x, (5, 1), out=script.tensor("r", (80, 3)))
+    windows = TensorArgument("u", "r", "float32", (5, 3, 16), (48, 1, 3))
+    script.call("aten::as_strided", script.tensor("r", (80, 3)), (5, 3, 16), (48, 1, 3), None, out=windows)
+    script.call("aten::clone", windows, 0, out=script.tensor("c", (5, 3, 16)))
+    assert last_shapes(script) == ((5, 3, 64),)
+
+
+@pytest.mark.parametrize(("operator", "dims"), [("aten::stack", (16, 20)), ("aten::cat", (320,))])
+def test_as_many_parts_as_samples_put_together_follow_the_batch(operator: str, dims: Shape):
+    script = Script()
+    parts = tuple(script.tensor(f"p{i}", (20,)) for i in range(16))
+    script.call(operator, parts, 0, out=script.tensor("all", dims))
+    place = script.call("aten::relu", script.tensor("all", dims), out=script.tensor("r", dims))
+    scaling = script.scaled()
+    assert scaling.shapes(place) == ((4 * dims[0], *dims[1:]),)
+    assert any("parts as samples" in scaling.origin(v).what for v in scaling.assumed(place))
+
+
+@pytest.mark.parametrize(
+    ("operator", "given", "pieces", "scaled"),
+    [
+        ("aten::split.Tensor", 4, (4, 4, 4, 4), 4),  # micro-batches: as long, and more of them
+        ("aten::split.Tensor", 8, (8, 8), 32),  # halves
+        ("aten::chunk", 4, (4, 4, 4, 4), 16),
+        ("aten::split_with_sizes", (2, 6, 5, 3), (2, 6, 5, 3), 8),  # shares, as of experts
+    ],
+)
+def test_parts_of_samples(operator: str, given: Argument, pieces: Shape, scaled: int):
+    script = Script()
+    x = script.linear(script.data("x", (16, 8)), 32, "h")
+    script.call(operator, x, given, 0)
+    made = tuple(script.tensor(f"p{i}", (size, 32)) for i, size in enumerate(pieces))
+    script.calls[-1] = replace(script.calls[-1], outputs=made)
+    place = script.call("aten::relu", made[0], out=script.tensor("r", (pieces[0], 32)))
+    scaling = script.scaled()
+    assert scaling.shapes(place) == ((scaled, 32),)
+    assert bool(scaling.assumed(place)) == operator.startswith("aten::split.")
+    assert scaling.shapes(place, "scaled") == ((4 * pieces[0], 32),)
+
+
+def test_a_queue_that_samples_are_written_into_stays():
+    script = Script()
+    keys = script.linear(script.data("x", (16, 8)), 32, "k")
+    queue = script.tensor("q", (256, 32))
+    part = TensorArgument("part", "q", "float32", (16, 32), (32, 1))
+    script.call("aten::slice.Tensor", queue, 0, 0, 16, 1, out=part)
+    script.call("aten::copy_", part, keys, False, out=part)
+    assert last_shapes(script) == ((64, 32), (64, 32))
+    scaling = script.scaled()
+    assert scaling.shapes(len(script.calls) - 2, "unscaled") == ((256, 32),)
+    assert scaling.assumed(len(script.calls) - 2)
+
+
+def test_pairs_of_samples_above_the_diagonal_grow_with_the_square():
+    script = Script()
+    script.data("x", (16, 8))
+    pairs = script.tensor("pairs", (2, 120), "int64")
+    script.call("aten::triu_indices", 16, 16, 1, 4, None, "cpu", False, out=pairs)
+    place = script.call("aten::select.int", pairs, 0, 0, out=script.tensor("s", (120,), "int64"))
+    assert script.scaled().shapes(place) == ((2, 1920),)
+
+
+def test_samples_folded_into_the_groups_of_a_convolution_follow():
+    script = Script()
+    style = script.linear(script.data("z", (16, 8)), 72, "s")  # a filter of its own for each sample
+    weight, image = script.tensor("v", (128, 1, 3, 3)), script.tensor("i", (1, 128, 8, 8))
+    wide = script.tensor("wide", (16, 8, 9))
+    script.call("aten::view", style, (16, 8, 9), out=wide)
+    script.call("aten::view", wide, (128, 1, 3, 3), out=weight)
+    script.call(
+        "aten::repeat", script.tensor("c", (1, 8, 8, 8)), (16, 1, 1, 1), out=script.tensor("r", (16, 8, 8, 8))
+    )
+    script.call("aten::view", script.tensor("r", (16, 8, 8, 8)), (1, 128, 8, 8), out=image)
+    made = script.tensor("m", (1, 128, 8, 8))
+    script.call("aten::conv2d", image, weight, None, (1, 1), (1, 1), (1, 1), 128, out=made)
+    script.call("aten::relu", made, out=script.tensor("o", (1, 128, 8, 8)))
+    assert last_shapes(script) == ((1, 512, 8, 8),)

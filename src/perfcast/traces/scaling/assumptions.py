@@ -79,6 +79,10 @@ class Assumptions:
         """Whether it is the batch itself."""
         return any(self._evidence[member] >= CERTAIN for member in self._members[self.find(variable)])
 
+    def is_sure(self, variable: int) -> bool:
+        """Whether something more than an assumption speaks for following the batch."""
+        return any(self._evidence[member] >= SURE for member in self._members[self.find(variable)])
+
     def follows(self, variable: int) -> bool:
         """Whether it follows the batch, by the strongest evidence for or against."""
         root = self.find(variable)

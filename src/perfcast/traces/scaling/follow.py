@@ -24,10 +24,11 @@ from perfcast.traces.scaling.extents import (
     size_of,
     variables_of,
 )
+from perfcast.traces.scaling.given_sizes import Shapes, by_given_sizes, gathered_samples
 from perfcast.traces.scaling.joins import all_of, candidates, join, join_all
 from perfcast.traces.scaling.meta import parameters_of
 from perfcast.traces.scaling.primes import Place, decoded, run
-from perfcast.traces.scaling.rules import SEARCHES, Dims, Shape, dim_alike, rule_of
+from perfcast.traces.scaling.rules import SEARCHES, Dims, dim_alike, rule_of
 from perfcast.traces.scaling.sources import evidence_of_literals
 from perfcast.traces.scaling.sparse import (
     join_rows,
@@ -103,6 +104,8 @@ class _Follower:
                     self._fix(dims)
             return
         is_inside = call.place <= self._settled_until
+        if call.operator == "aten::copy_" and len(own) > 1:
+            join_all(self.found.assumptions, zip(reversed(own[0]), reversed(own[1]), strict=False))
         if is_inside and self._is_known(call):
             return
         made = self._made_by(call)
@@ -175,37 +178,49 @@ class _Follower:
             held = self._tensors.held(call)
             return None if held is None else [held]
         shapes = None if made is None else [None if tensor is None else tensor.shape for tensor in made]
-        canonical = tuple(self._canonical(dims) for dims in own)
-        if not any(variables_of(d) for dims in canonical for d in dims) and any(
-            True for _ in tensors_in(call.arguments)
-        ):
-            literals = self._tensors.literals_of(call) if shapes is not None else {}
-            if shapes is not None and not literals:
-                return [
-                    tuple(fixed(size) for size in shape) if shape is not None else None for shape in shapes
-                ]
-        if call.operator == "aten::arange" and shapes and shapes[0] is not None:
-            return [
-                self._tensors.from_outside(shapes[0], "int64", f"a tensor of {call.operator}", is_data=False)
-            ]
+        gathered = gathered_samples(self._tensors, call, own, shapes)
+        if gathered is not None:
+            return [gathered]
+        if shapes is not None and self._is_fixed(call, own):
+            return [tuple(map(fixed, shape)) if shape is not None else None for shape in shapes]
         if call.operator == "aten::as_strided" and call.outputs and call.outputs[0] is not None:
             window = self._tensors.window(call.outputs[0])
-            return [window or tuple(fixed(size) for size in call.outputs[0].shape)]
+            if window is not None:
+                return [window]
         self._join_parts(call, own)
-        if shapes is not None and len(shapes) == 1 and shapes[0] is not None:
-            literals = self._tensors.literals_of(call) if makes_sparse(call.operator) else {}
-            sparse = sparse_outputs(call, own, literals, [shapes[0]])
-            if sparse is not None:
-                join_rows(self.found.assumptions, call, own, sparse[0])
-                return list(sparse)
+        found = self._sparse_outputs(call, own, shapes)
+        if found is None:
+            found = by_given_sizes(self._tensors, call, own, shapes)
+        if found is None:
+            found = self._by_rule(call, own, shapes)
+        return found if found is not None else self._by_running(call, own, shapes, may_join=not is_inside)
+
+    def _is_fixed(self, call: ScalingCall, own: tuple[Dims, ...]) -> bool:
+        """Whether nothing that a call is given may follow the batch."""
+        if any(variables_of(dim) for dims in own for dim in self._canonical(dims)):
+            return False
+        return any(True for _ in tensors_in(call.arguments)) and not self._tensors.literals_of(call)
+
+    def _sparse_outputs(
+        self, call: ScalingCall, own: tuple[Dims, ...], shapes: Shapes
+    ) -> list[Dims | None] | None:
+        if shapes is None or len(shapes) != 1 or shapes[0] is None:
+            return None
+        literals = self._tensors.literals_of(call) if makes_sparse(call.operator) else {}
+        sparse = sparse_outputs(call, own, literals, [shapes[0]])
+        if sparse is None:
+            return None
+        join_rows(self.found.assumptions, call, own, sparse[0])
+        return list(sparse)
+
+    def _by_rule(self, call: ScalingCall, own: tuple[Dims, ...], shapes: Shapes) -> list[Dims | None] | None:
         rule = rule_of(call)
-        if rule is not None and shapes is not None and None not in shapes:
-            canonical = tuple(self._canonical(dims) for dims in own)
-            dtypes = [tensor.dtype for tensor in tensors_in(call.arguments)]
-            found = rule(call, canonical, dtypes, [shape for shape in shapes if shape is not None])
-            if found is not None:
-                return list(found)
-        return self._by_running(call, own, shapes, may_join=not is_inside)
+        if rule is None or shapes is None or None in shapes:
+            return None
+        canonical = tuple(self._canonical(dims) for dims in own)
+        dtypes = [tensor.dtype for tensor in tensors_in(call.arguments)]
+        found = rule(call, canonical, dtypes, [shape for shape in shapes if shape is not None])
+        return None if found is None else list(found)
 
     def _canonical(self, dims: Dims) -> Dims:
         return tuple(self.found.assumptions.canonical(dim) for dim in dims)
@@ -259,7 +274,7 @@ class _Follower:
             at += len(mask) if is_mask else 1
 
     def _by_running(
-        self, call: ScalingCall, own: tuple[Dims, ...], shapes: list[Shape | None] | None, *, may_join: bool
+        self, call: ScalingCall, own: tuple[Dims, ...], shapes: Shapes, *, may_join: bool
     ) -> list[Dims | None] | None:
         literals = self._tensors.literals_of(call)
         if shapes is None:
@@ -268,7 +283,7 @@ class _Follower:
         if found is not None or not may_join:
             return found
         base = run(call, own, {}, {})
-        if isinstance(base, str) or [blank and blank.shape for blank in base] != shapes:
+        if isinstance(base, str) or [blank and blank.shape for blank in base] != list(shapes):
             return None  # it tells other sizes without memory than it does with it
         for pairs in candidates(self.found.assumptions, own, literals):
             with self.found.assumptions.tried() as kept:

@@ -42,6 +42,13 @@ def candidates(
     items += [(-1 - i, dim) for i, dim in enumerate(literals.values())]
     pairs = [(a, b) for (i, a), (j, b) in combinations(items, 2) if i != j and _differ(assumptions, a, b)]
     pairs += [
+        ((factor,), literal)
+        for _, dim in items
+        for factor in dim
+        for literal in literals.values()
+        if len(dim) > 1 and _differ(assumptions, (factor,), literal)
+    ]
+    pairs += [
         (dim, fixed(size_of(dim)))
         for _, dim in items
         if assumptions.canonical(dim) != dim or variables_of(dim)

@@ -18,7 +18,6 @@ from perfcast.traces.scaling.extents import (
     Term,
     fixed,
     growing,
-    monomial,
     size_of,
     value_of,
     variables_of,
@@ -81,12 +80,12 @@ def _dim(
         return fixed(old)
     if not old:
         return None
+    for dim in (*(d for dims in own for d in dims), *literals.values()):
+        if size_of(dim) == old and value_of(dim, lambda variable: primes.get(variable, 1)) == new:
+            return dim
     powers = _powers(Fraction(new, old), primes)
     if powers is None:
         return _sum(call, own, literals, primes, place, sizes)
-    for dim in (*(d for dims in own for d in dims), *literals.values()):
-        if size_of(dim) == old and monomial(dim) == powers:
-            return dim
     return growing(old, powers)
 
 

@@ -66,7 +66,7 @@ def _cut(
 
 
 def _dim_of(call: ScalingCall, num_dims: int) -> int:
-    found = argument_named(call, "dim", "axis")
+    found = argument_named(call, "dim", "axis", "dimension")
     return (found if type(found) is int else 0) % max(num_dims, 1)
 
 
@@ -162,6 +162,20 @@ def _repeated(
     return [found] if len(found) == len(shapes[0]) else None
 
 
+def _unfolded(
+    call: ScalingCall, dims: Sequence[Dims], dtypes: Sequence[str], shapes: Sequence[Shape]
+) -> list[Dims] | None:
+    """Windows along a dim, which follow it where it grows: each is as long as before."""
+    if not dims or not dims[0] or len(shapes) != 1 or len(shapes[0]) != len(dims[0]) + 1:
+        return None
+    at = _dim_of(call, len(dims[0]))
+    own, count, size = dims[0][at], shapes[0][at], shapes[0][-1]
+    apart = regrouped([own], [count, size]) if count * size == size_of(own) else None
+    if apart is None:
+        apart = [piece(own, count), fixed(size)]
+    return [(*dims[0][:at], apart[0], *dims[0][at + 1 :], apart[1])]
+
+
 def _counted(
     call: ScalingCall, dims: Sequence[Dims], dtypes: Sequence[str], shapes: Sequence[Shape]
 ) -> list[Dims] | None:
@@ -197,7 +211,7 @@ _CUTS = ("narrow", "slice", "split", "split_with_sizes", "chunk", "unsafe_split"
          "unsafe_split_with_sizes", "tensor_split", "narrow_copy")  # fmt: skip
 _JOINS = ("cat", "concat", "concatenate", "stack", "_cat")
 _SEARCHES = ("nonzero", "nonzero_numpy", "argwhere", "masked_select")
-_COUNTS = ("bincount", "histc")
+_COUNTS = ("histc",)
 
 RULES: Mapping[str, Rule] = {
     **{f"aten::{name}": _reshaped for name in _RESHAPES},
@@ -205,6 +219,7 @@ RULES: Mapping[str, Rule] = {
     **{f"aten::{name}": _put_together for name in _JOINS},
     **{f"aten::{name}": _found for name in _SEARCHES},
     **{f"aten::{name}": _counted for name in _COUNTS},
+    "aten::unfold": _unfolded,
     "aten::index": _indexed,
     "aten::_pack_padded_sequence": _packed,
     "aten::repeat_interleave": _repeated,

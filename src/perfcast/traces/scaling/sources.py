@@ -21,17 +21,30 @@ MATRICES = frozenset({"mat2", "batch2", "tensor2"})
 SIZES = frozenset(
     {
         *("size", "sizes", "shape", "self_size", "self_sizes", "input_size", "input_sizes", "output_size"),
-        *("N", "n", "m", "repeats", "length", "end", "num_samples", "num_classes", "dim_size"),
+        *(
+            "N",
+            "n",
+            "m",
+            "repeats",
+            "length",
+            "end",
+            "num_samples",
+            "num_classes",
+            "dim_size",
+            "groups",
+            "row",
+            "col",
+        ),
     }
 )
 #: Makes random data: what a program without a loader gives its model.
 DATA_MAKERS = frozenset({"aten::randn", "aten::rand", "aten::randint", "aten::randperm", "aten::normal"})
 #: A given floating tensor with the batch in front may be a parameter or a state of one.
 _GIVEN = SURE
-_IS_BATCH, _ROWS_OF_NUMBERS, _ROWS_OF_DATA, _UNEVEN_ROWS = 1.0, 0.9, 0.6, 0.5
+IS_BATCH, _ROWS_OF_NUMBERS, _ROWS_OF_DATA, _UNEVEN_ROWS = 1.0, 0.9, 0.6, 0.5
 #: Of a size that the batch divides and that met no parameter; of one that it does not divide, above and
 #: below it.
-_DIVIDED, _NOT_DIVIDED, _SMALL = 0.3, -0.3, -2.0
+DIVIDED, _NOT_DIVIDED, _SMALL = 0.3, -0.3, -2.0
 _INSIDE_ROWS, _BESIDE_THE_BATCH = -1.5, -1.0
 #: Of the other dims of data with the batch in front.
 BEHIND_THE_BATCH = float("-inf")
@@ -51,9 +64,10 @@ def evidence_of_given(
     is_whole = dtype.startswith(("int", "uint"))
     found = [_of_size(size, batch) for size in shape]
     if is_data and shape and shape[0] == batch:
-        return [CERTAIN if is_whole or is_made else _GIVEN, *(BEHIND_THE_BATCH for _ in shape[1:])]
+        is_certain = is_made or (is_whole and batch not in shape[1:])
+        return [CERTAIN if is_certain else _GIVEN, *(BEHIND_THE_BATCH for _ in shape[1:])]
     if is_data and batch in shape:
-        return [_IS_BATCH if at == shape.index(batch) else BEHIND_THE_BATCH for at in range(len(shape))]
+        return [IS_BATCH if at == shape.index(batch) else BEHIND_THE_BATCH for at in range(len(shape))]
     if not is_data and len(shape) == 1 and is_whole:
         return found
     rows = max(range(len(shape)), key=lambda dim: (shape[dim] % batch == 0, shape[dim]), default=0)
@@ -89,7 +103,7 @@ def evidence_of_literals(sizes: Sequence[int], batch: int) -> list[float]:
 
 def _of_size(size: int, batch: int) -> float:
     if size == batch:
-        return _IS_BATCH
+        return IS_BATCH
     if size < batch:
         return _SMALL
-    return _DIVIDED if size % batch == 0 else _NOT_DIVIDED
+    return DIVIDED if size % batch == 0 else _NOT_DIVIDED

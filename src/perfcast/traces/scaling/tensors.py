@@ -7,12 +7,14 @@ from collections.abc import Hashable, Sequence
 from perfcast.traces.scaling.assumptions import Assumptions, Origin
 from perfcast.traces.scaling.calls import ScalingCall, TensorArgument, tensors_in
 from perfcast.traces.scaling.extents import Dim, Factor, Powers, Term, fixed, growing, regrouped
-from perfcast.traces.scaling.meta import dense_strides, parameters_of
+from perfcast.traces.scaling.meta import parameters_of
 from perfcast.traces.scaling.primes import Place
-from perfcast.traces.scaling.rules import Dims, Shape, piece
+from perfcast.traces.scaling.rules import Dims, Shape
 from perfcast.traces.scaling.sources import (
     BEHIND_THE_BATCH,
     DATA_MAKERS,
+    DIVIDED,
+    IS_BATCH,
     MATRICES,
     PARAMETERS,
     SIZES,
@@ -20,6 +22,7 @@ from perfcast.traces.scaling.sources import (
     evidence_of_literals,
 )
 from perfcast.traces.scaling.sparse import holds_as_before, makes_sparse, parts_held, told
+from perfcast.traces.scaling.windows import by_strides, is_dense, is_repeated
 
 #: Optimizers' operators: what they write into, and was there before, are parameters and their states.
 _OPTIMIZER = "Optimizer.step#"
@@ -59,7 +62,7 @@ class Tensors:
     ) -> None:
         self.assumptions = assumptions
         self.literals: dict[int, dict[Place, Dim]] = {}
-        self._batch, self._world_size = batch, world_size
+        self.batch, self._world_size = batch, world_size
         self._parameters = parameters
         self._known: dict[Hashable, Dims] = {}
         self._windows: dict[Hashable, list[TensorArgument]] = {}
@@ -87,7 +90,7 @@ class Tensors:
             return self._known[key]
         found = self.window(tensor)
         if found is None:
-            is_matrix = name in MATRICES and self._batch not in tensor.shape[:1]
+            is_matrix = name in MATRICES and self.batch not in tensor.shape[:1]
             found = self._given(tensor, call, is_parameter=name in PARAMETERS or is_matrix)
         self.remember(tensor, found)
         return found
@@ -102,21 +105,25 @@ class Tensors:
         """Another window onto memory that is known, by sizes and strides."""
         for other in reversed(self._windows.get(tensor.storage, ()) if tensor.storage is not None else ()):
             dims = self._known[key_of(other)]
-            is_ordered = _is_dense(other) and _is_dense(tensor)
+            is_ordered = is_dense(other) and is_dense(tensor)
             if other.shape == tensor.shape and (other.strides == tensor.strides or is_ordered):
                 return dims
             if _count(other.shape) == _count(tensor.shape) and is_ordered:
                 taken = regrouped(dims, tensor.shape)
                 if taken is not None:
                     return tuple(taken)
-            found = _by_strides(tensor, other, dims)
+            found = by_strides(tensor, other, dims)
             if found is not None:
                 return found
         return None
 
     def _given(self, tensor: TensorArgument, call: ScalingCall, *, is_parameter: bool) -> Dims:
         if is_parameter or _memory(tensor) in self._parameters:
-            return tuple(fixed(size) for size in tensor.shape)
+            what = f"how often an argument of {call.operator} is repeated"
+            return tuple(
+                self.assumed(size, what) if is_repeated(tensor, at) else fixed(size)
+                for at, size in enumerate(tensor.shape)
+            )
         pending = self._searched(tensor)
         if pending is not None:
             return pending
@@ -135,13 +142,13 @@ class Tensors:
             is_data: Whether they may be of what a program feeds its model.
             is_made: Whether the recorded step made the tensor.
         """
-        evidence = evidence_of_given(shape, dtype, self._batch, is_data=is_data, is_made=is_made)
-        everyone = self._batch * self._world_size
+        evidence = evidence_of_given(shape, dtype, self.batch, is_data=is_data, is_made=is_made)
+        everyone = self.batch * self._world_size
         if self._world_size > 1 and shape and shape[0] == everyone:
             evidence[0] = max(evidence[0], 1.0)
-        if len(shape) == 1 and shape[0] == self._batch + 1 and dtype.startswith("int"):
+        if len(shape) == 1 and shape[0] == self.batch + 1 and dtype.startswith("int"):
             variable = self.assumptions.add(2.0, Origin(what, shape[0]))
-            return (((Factor((Term(self._batch, ((variable, 1),)), Term(1)))),),)
+            return (((Factor((Term(self.batch, ((variable, 1),)), Term(1)))),),)
         return tuple(
             growing(size, ((self.assumptions.add(own, Origin(what, size)), 1),))
             if size > 1 and own > BEHIND_THE_BATCH
@@ -210,14 +217,29 @@ class Tensors:
 
     def _beside(self, sizes: tuple[int, ...], call: ScalingCall) -> Dims:
         """Sizes that an operator takes beside its tensors, each a variable of its own."""
-        found = []
-        for size, evidence in zip(sizes, evidence_of_literals(sizes, self._batch), strict=True):
-            origin = Origin(f"a size given to {call.operator}", size)
-            is_size = 1 < size < _MOST
-            found.append(
-                growing(size, ((self.assumptions.add(evidence, origin), 1),)) if is_size else fixed(size)
-            )
-        return tuple(found)
+        evidence = evidence_of_literals(sizes, self.batch)
+        what = f"a size given to {call.operator}"
+        return tuple(self._variable(size, own, what) for size, own in zip(sizes, evidence, strict=True))
+
+    def assumed(self, size: int, what: str) -> Dim:
+        """A size of which only what it is beside the batch speaks for following it, or against."""
+        (evidence,) = evidence_of_literals((size,), self.batch)
+        return self._variable(size, evidence, what)
+
+    def counted(self, size: int, count: int, what: str) -> Dim:
+        """A size that as many parts make as there are samples, or a multiple."""
+        evidence = IS_BATCH if count == self.batch else DIVIDED
+        return self._variable(size, evidence, what)
+
+    def parts(self, sizes: Sequence[int], evidence: float, what: str) -> Dims:
+        """Parts of a dim, which all follow the batch or do not."""
+        powers = ((self.assumptions.add(evidence, Origin(what, max(sizes))), 1),)
+        return tuple(growing(size, powers) if size > 1 else fixed(size) for size in sizes)
+
+    def _variable(self, size: int, evidence: float, what: str) -> Dim:
+        if not 1 < size < _MOST:
+            return fixed(size)
+        return growing(size, ((self.assumptions.add(evidence, Origin(what, size)), 1),))
 
 
 def _dtype_made(call: ScalingCall) -> str:
@@ -232,36 +254,9 @@ def key_of(tensor: TensorArgument) -> Hashable:
     return (tensor.dtype, tensor.shape, tensor.strides)
 
 
-def _by_strides(tensor: TensorArgument, other: TensorArgument, dims: Dims) -> Dims | None:
-    """Dims of a window by those of another one with the same strides; some may have become one."""
-    if not other.strides or not tensor.strides or other.dtype != tensor.dtype:
-        return None
-    known: dict[int, tuple[int, Dim]] = {}
-    for size, stride, dim in zip(other.shape, other.strides, dims, strict=True):
-        if size > 1 or stride not in known:
-            known[stride] = (size, dim)
-    found = []
-    for size, stride in zip(tensor.shape, tensor.strides, strict=True):
-        if stride not in known:
-            return None
-        held, dim = known[stride]
-        while held < size and stride * held in known and stride * held not in tensor.strides:
-            more, outer = known[stride * held]
-            if more < 2:
-                break
-            held, dim = held * more, (*outer, *dim)
-        found.append(piece(dim, size))
-    return tuple(found)
-
-
 def _memory(tensor: TensorArgument) -> Hashable:
     """A tensor's storage; where that is not recorded, its sizes."""
     return tensor.shape if tensor.storage is None else tensor.storage
-
-
-def _is_dense(tensor: TensorArgument) -> bool:
-    """Whether its elements stand in memory in the order of its dims."""
-    return tensor.strides is None or tensor.strides == dense_strides(tensor.shape, tensor.shape, None)
 
 
 def _count(shape: Sequence[int]) -> int:
