@@ -135,13 +135,13 @@ def _run_safely(operator: Any, arguments: tuple[Value, ...]) -> Blanks | str:
 @cache
 def _is_safe(name: str, overload: str) -> bool:
     """Whether an operator is known to run on tensors without memory."""
-    from perfcast.torch_internals.eager import has_kernel_for_key
+    from perfcast.torch_internals.eager import has_kernel, has_kernel_for_key
 
     full = name if overload == "default" else f"{name}.{overload}"
     base = name.removeprefix("aten::")
     if base in COMPOSITES or base.startswith("_foreach_"):
         return True
-    return bool(has_kernel_for_key(full, "Meta"))
+    return bool(has_kernel(full) and has_kernel_for_key(full, "Meta"))  # TorchScript's own have none
 
 
 def _fits(kind: str, value: Value) -> bool:
