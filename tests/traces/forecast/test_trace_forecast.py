@@ -74,6 +74,18 @@ def test_a_faster_operator_of_a_processor_shortens_what_it_is_part_of(tmp_path: 
 def test_a_speed_up_that_meets_nothing_is_an_error(tmp_path: Path):
     with pytest.raises(PlanError, match="nothing recorded has softmax"):
         step_of(two_kernels().read(tmp_path), "speed:softmax=2")
+    with pytest.raises(PlanError, match="nothing recorded has gelu in its name; the most time take: "):
+        step_of(two_kernels().read(tmp_path), "speed:gemm=2", "speed:gelu=2")
+
+
+def test_operators_of_a_processor_are_faster_beside_collectives_too(tmp_path: Path):
+    recording = Recording(world_size=2)
+    recording.step(1, 0, 200)
+    recording.operator("aten::mm", 0, 50)
+    recording.operator("c10d::allreduce_", 50, 10)
+    recording.mark("gloo:all_reduce", 55, 65, thread=2)
+    recording.operator("aten::add", 120, 80)
+    assert step_of(recording.read(tmp_path), "speed:aten::mm=2") == pytest.approx(200 - 25)
 
 
 @pytest.mark.parametrize(

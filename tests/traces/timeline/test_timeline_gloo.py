@@ -108,3 +108,40 @@ def test_what_is_computed_meanwhile_is_not_waited_for(tmp_path: Path):
     programs = build_ranks(read(tmp_path, *recordings))
     slow = [program.with_work_seconds([5000 * MICRO]) for program in programs]
     assert play_ranks(slow).step_seconds == pytest.approx((500 * MICRO,))
+
+
+def exchange(rank: int, mm: float) -> Recording:
+    """After 'mm' a message is sent and another received at once; both are awaited after that."""
+    recording = Recording(rank, world_size=2)
+    recording.step(1, 0, 1000)
+    recording.operator("aten::mm", 0, mm)
+    recording.operator("c10d::send", mm, 20)
+    recording.mark("gloo:send", mm + 15, 30, thread=1)
+    recording.operator("c10d::recv_", mm + 25, 10)
+    recording.mark("gloo:recv", mm + 33, 567 - mm, thread=1)
+    recording.operator("aten::add", 620, 380)
+    return recording
+
+
+def test_ranks_that_send_to_each_other_before_they_receive_are_no_deadlock(tmp_path: Path):
+    programs = build_ranks(read(tmp_path, exchange(0, 100), exchange(1, 500)))
+    waits = [piece.awaits for piece in programs[0].pieces if piece.awaits]
+    assert waits == [(0,), (1,)]  # both where the program has asked for both
+    for rank in play_ranks(programs).ranks:
+        assert rank.step_seconds == pytest.approx((1000 * MICRO,), abs=50 * MICRO)
+
+
+def test_messages_of_one_way_that_are_under_way_together_take_their_time_once(tmp_path: Path):
+    recordings = []
+    for rank in range(2):
+        recording = Recording(rank, world_size=2)
+        recording.step(1, 0, 1000)
+        for place in range(3):
+            name = "send" if rank == 0 else "recv"
+            recording.operator(f"c10d::{name}{'' if rank == 0 else '_'}", 20 * place, 10)
+            recording.mark(f"gloo:{name}", 20 * place + 5, 595 - 10 * place, thread=1)
+        recording.operator("aten::add", 620, 380)
+        recordings.append(recording)
+    assert play_ranks(build_ranks(read(tmp_path, *recordings))).step_seconds == pytest.approx(
+        (1000 * MICRO,), abs=15 * MICRO
+    )

@@ -36,6 +36,7 @@ from perfcast.traces.forecast.what_if import (
     apply_changes,
     describe_changes,
     describe_host_changes,
+    describe_unmet,
 )
 from perfcast.traces.link.kernels import nest
 from perfcast.traces.timeline.play import play_ranks
@@ -209,17 +210,16 @@ def _changed(traces: Sequence[Trace], variants: Sequence[Variant], changes: Chan
     """The programs with the changes that need no prices."""
     if changes == Changes():
         return list(variants)
-    found, met = [], 0
+    found, met = [], set[str]()
     for trace, variant in zip(traces, variants, strict=True):
         parents = nest(trace.events).parents
         middle, own = apply_changes(changes, trace, parents, variant.middle)
         low, _ = apply_changes(changes, trace, parents, variant.low)
         high, _ = apply_changes(changes, trace, parents, variant.high)
         found.append(replace(variant, middle=middle, low=low, high=high))
-        met += own
-    if changes.speedups and not met:
-        names = ", ".join(name for name, _ in changes.speedups)
-        raise PlanError(f"nothing recorded has {names} in its name")
+        met |= own
+    for name in (name for name, _ in changes.speedups if name not in met):
+        raise PlanError(describe_unmet(name, [variant.middle for variant in variants]))
     return found
 
 

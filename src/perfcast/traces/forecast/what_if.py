@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -83,8 +84,8 @@ def _factor(text: str, factor: str) -> float:
 
 def apply_changes(
     changes: Changes, trace: Trace, parents: Integers, program: RankProgram
-) -> tuple[RankProgram, int]:
-    """The changed program, and how many works and pieces a speed-up met.
+) -> tuple[RankProgram, frozenset[str]]:
+    """The changed program, and the names of speed-ups that met a work or piece.
 
     Raises:
         PlanError: Graphs of a recording that launches nothing.
@@ -96,16 +97,17 @@ def apply_changes(
         program = program.with_work_seconds(
             [w.seconds / shorter if w.collective else w.seconds for w in program.works]
         )
-    pieces, sped = program.pieces, 0
-    if not program.works:  # on a processor operators are the host's
+    pieces = program.pieces
+    if trace.platform == "cpu":  # on a processor operators are the host's
         pieces, sped = _faster_operators(changes, trace, parents, pieces)
+        met |= sped
     host = changes.host_factor
     program = replace(program, pieces=tuple(replace(piece, seconds=piece.seconds / host) for piece in pieces))
     if changes.overlap:
         program = _without_communication_waits(program)
     if changes.graphs:
         program = with_graphs(program, loading_seconds(trace, program))
-    return program, met + sped
+    return program, frozenset(met)
 
 
 def describe_changes(changes: Changes, program: RankProgram) -> list[str]:
@@ -121,6 +123,24 @@ def describe_changes(changes: Changes, program: RankProgram) -> list[str]:
             "host; operators, gaps and launches in between cost the host nothing"
         )
     return notes
+
+
+def describe_unmet(name: str, programs: Iterable[RankProgram]) -> str:
+    """That nothing has a speed-up's name in its own, with what takes the most time."""
+    seconds: dict[str, float] = {}
+    for program in programs:
+        for piece in program.pieces:
+            if piece.overhead is Overhead.INSIDE:
+                seconds[piece.key[0]] = seconds.get(piece.key[0], 0.0) + piece.seconds
+        for work in program.works:
+            seconds[work.name] = seconds.get(work.name, 0.0) + work.seconds
+    close = get_close_matches(name, seconds, n=3)
+    longest = close or sorted(seconds, key=lambda one: -seconds[one])[:3]
+    head = "close names" if close else "the most time take"
+    return (
+        f"--what-if speed:{name}: nothing recorded has {name} in its name; {head}: "
+        f"{', '.join(excerpt(one) for one in longest)}"
+    )
 
 
 def describe_host_changes(changes: Changes, *, is_host: bool) -> str:
@@ -141,8 +161,8 @@ def describe_host_changes(changes: Changes, *, is_host: bool) -> str:
 
 def _speed_factors(
     changes: Changes, trace: Trace, parents: Integers, program: RankProgram
-) -> tuple[list[float], int]:
-    factors, met = [1.0] * len(program.works), 0
+) -> tuple[list[float], set[str]]:
+    factors, met = [1.0] * len(program.works), set[str]()
     known: dict[int, str] = {}
     for index, work in enumerate(program.works):
         around = known.get(work.operator)
@@ -151,7 +171,7 @@ def _speed_factors(
         for name, factor in changes.speedups:
             if name in work.name or name in around:
                 factors[index] *= factor
-                met += 1
+                met.add(name)
     return factors, met
 
 
@@ -166,9 +186,9 @@ def _names_around(trace: Trace, parents: Integers, row: int) -> str:
 
 def _faster_operators(
     changes: Changes, trace: Trace, parents: Integers, pieces: tuple[HostPiece, ...]
-) -> tuple[tuple[HostPiece, ...], int]:
-    """Pieces, shorter by what faster operators in them save; and how many have such operators."""
-    met, starts, ends = 0, trace.events.start_seconds, trace.events.end_seconds
+) -> tuple[tuple[HostPiece, ...], set[str]]:
+    """Pieces, shorter by what faster operators in them save; and the names that are such operators'."""
+    met, starts, ends = set[str](), trace.events.start_seconds, trace.events.end_seconds
     for name, factor in changes.speedups:
         inside = _seconds_inside(name, trace, parents, {piece.row for piece in pieces})
         result = []
@@ -178,7 +198,7 @@ def _faster_operators(
                 whole = float(ends[piece.row] - starts[piece.row])
                 part = min(taken / whole, 1.0)
                 piece = replace(piece, seconds=piece.seconds * (1 - part + part / factor))
-                met += 1
+                met.add(name)
             result.append(piece)
         pieces = tuple(result)
     return pieces, met
