@@ -76,8 +76,8 @@ def search_plans(
         cluster: That is searched, of those of the request or of another size.
         asked: What the request calls the cluster, by which its price is found.
         device: In place of the cluster's.
-        known: What the job's plans take where one quantity of it is another; on another network the result
-            holds those alone that may win.
+        known: What the job's plans take where one quantity of it is another; on another network or with
+            another batch the result holds those alone that may win, and no front.
         on_progress: Told what is done: part, done, all of it.
 
     Raises:
@@ -91,7 +91,7 @@ def search_plans(
         groups = _groups(search, found, simulated, prices)
         separations = _separations(search, groups, simulated, prices)
     with search.part("front"):
-        front = _front(search, found, simulated)
+        front = _front(search, found, simulated) if known is None else ()
     ranked = _detailed(search, found, simulated, [group.first for group in groups])
     evaluation, asked_cost = found.evaluation, request.cost_models.get(cluster.device)
     return SearchResult(
@@ -129,7 +129,7 @@ def _evaluate(search: ResolvedSearch, known: Known | None) -> _Evaluated:
     found = _fitting(search)
     search.on_progress("evaluate", 0, len(found.plans))
     with search.part("evaluate"):
-        if known is None or search.objective.needs_watts:
+        if known is None or not _may_leave_out(search, known):
             evaluation = _evaluated(search, found.plans, found.memory)
         else:
             most = search.request.max_memory_fraction * search.device.memory_bytes
@@ -145,6 +145,13 @@ def _evaluate(search: ResolvedSearch, known: Known | None) -> _Evaluated:
     watts = watts_of_devices(search.device, evaluation.seconds_by_cause, load_run_figures())
     values = search.objective.value(search.job, evaluation.step_seconds, watts)
     return _Evaluated(evaluation, num_plans, excluded, watts, values)
+
+
+def _may_leave_out(search: ResolvedSearch, known: Known) -> bool:
+    """Whether slower plans need not be timed: by energy they may win, and demands count them."""
+    request = search.request
+    counts = request.min_mfu is not None or search.job.deadline_seconds is not None
+    return not search.objective.needs_watts and (known.is_whole or not counts)
 
 
 def _evaluated(search: ResolvedSearch, plans: PlanTable, memory: FootprintColumns) -> Evaluation:

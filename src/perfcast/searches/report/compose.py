@@ -13,7 +13,7 @@ from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_device
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.predict import predict_step
-from perfcast.searches.evaluation.known import Known
+from perfcast.searches.evaluation.known import Known, KnownSteps
 from perfcast.searches.report.baseline import Baseline, BaselineRanking, rank_baseline
 from perfcast.searches.report.clusters import ClusterComparison, compare_clusters
 from perfcast.searches.report.devices import find_fewest_devices
@@ -223,12 +223,17 @@ def _vary(
 ) -> Sensitivity:
     """The winner of closed forms under every condition; steps that stay the same are those of ``result``."""
     closed = replace(request, num_simulated=0, top=1)
+    steps = [KnownSteps(result.evaluation)]
 
     def search(condition: Condition) -> SearchResult:
         varied = replace(closed, global_batch_size=condition.global_batch_size)
-        faster = condition.factor if condition.name == BANDWIDTH else 1.0
-        known = None if condition.name == BATCH else Known(result.evaluation, faster)
-        return search_plans(varied, condition.cluster, asked=name, device=condition.device, known=known)
+        network = condition.factor if condition.name == BANDWIDTH else 1.0
+        batch = condition.factor if condition.name == BATCH else 1.0
+        known = Known(tuple(steps), network, batch)
+        found = search_plans(varied, condition.cluster, asked=name, device=condition.device, known=known)
+        if condition.factor != 1:
+            steps.append(KnownSteps(found.evaluation, network, batch))
+        return found
 
     def tell(condition: Condition) -> None:
         factor = f" × {condition.factor:g}" if condition.factor != 1 else ""
