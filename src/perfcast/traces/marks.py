@@ -12,6 +12,8 @@ GLOO = "gloo:"
 ASKING = ("nccl:", "rccl:", "ucc:", "mpi:", "xccl:", "hccl:")
 #: The operator that records what NCCL is asked for.
 COLLECTIVE_RECORD = "record_param_comms"
+#: End of the names of operators that wait for what was asked for (``_c10d_functional::wait_tensor``).
+WAIT = "c10d_functional::wait_tensor"
 _ROOT = "[pytorch|profiler|execution_"
 
 

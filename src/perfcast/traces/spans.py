@@ -39,6 +39,16 @@ def gaps(spans: tuple[Floats, Floats], low: float, high: float) -> tuple[Floats,
     return starts[lasts], ends[lasts]
 
 
+def without(whole: tuple[Floats, Floats], holes: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """What a union leaves of another."""
+    if not len(holes[0]) or not len(whole[0]):
+        return whole
+    low, high = float(whole[0][0]), float(whole[1][-1])
+    outside, inside = gaps(whole, low, high), union(*clip(*holes, low, high))
+    covered = union(np.concatenate([outside[0], inside[0]]), np.concatenate([outside[1], inside[1]]))
+    return gaps(covered, low, high)
+
+
 def overlap_seconds(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> float:
     """Length of the intersection of two unions."""
     both = union(np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]]))

@@ -129,6 +129,20 @@ def test_gloo_is_told_by_its_operators_and_runs_in_ranges_on_its_own_threads(tmp
     assert names == [["gloo:all_reduce"], ["gloo:all_to_all"]]
 
 
+def test_gathers_and_scatters_of_shards_are_told_from_gloos_names(tmp_path: Path):
+    trace = timeline(
+        tmp_path,
+        [
+            event("c10d::_allgather_base_", 0, 5),
+            event("gloo:all_gather", 3, 20, category="user_annotation", thread=2),
+            event("c10d::_reduce_scatter_base_", 40, 5),
+            event("gloo:all_reduce", 43, 20, category="user_annotation", thread=2),
+        ],
+    )
+    found = [(one.collective.name, trace.events.name(one.work_rows[0])) for one in recorded_collectives(trace)]
+    assert found == [("_allgather_base", "gloo:all_gather"), ("_reduce_scatter_base", "gloo:all_reduce")]
+
+
 def test_a_kernel_whose_operator_was_not_recorded_is_a_collective_of_its_own(tmp_path: Path):
     trace = timeline(
         tmp_path, [kernel("ncclDevKernel_AllReduce", 5, 5, 1, Collective_name="allreduce", Group_size=2)]

@@ -115,6 +115,35 @@ def test_autograds_own_nodes_compute_only_in_what_they_call(tmp_path: Path):
     assert own.device_time.compute_seconds == pytest.approx(30 * MICRO)
 
 
+def functional_reduce(rank: int) -> Recording:
+    """A distributed tensor's 'add' that waits for an all-reduce before it adds."""
+    recording = Recording(rank, world_size=2)
+    recording.step(1, 0, 1000)
+    recording.operator("aten::mm", 0, 100)
+    recording.operator("_c10d_functional::all_reduce", 100, 30)
+    recording.operator("c10d::allreduce_", 110, 15)
+    recording.mark("gloo:all_reduce", 120, 480, thread=2)
+    recording.operator("aten::add", 200, 800)
+    recording.operator("_c10d_functional::wait_tensor", 210, 400)
+    recording.operator("aten::add", 620, 380)
+    return recording
+
+
+def test_waiting_for_a_collective_within_an_operator_is_no_computing(tmp_path: Path):
+    own = breakdown_of(functional_reduce(0), tmp_path)
+    assert own.device_time.compute_seconds == pytest.approx((100 + 10 + 390) * MICRO)
+    assert {kind.label: kind.seconds / MICRO for kind in own.kinds}["collective"] == pytest.approx(430)
+
+
+def test_a_backward_of_the_programs_own_that_communicates_is_a_collective(tmp_path: Path):
+    recording = Recording(world_size=2)
+    recording.step(1, 0, 1000)
+    recording.operator("autograd::engine::evaluate_function: A2ABackward", 0, 1000)
+    recording.operator("c10d::alltoall_base_", 100, 20)
+    recording.mark("gloo:all_to_all", 110, 790, thread=2)
+    assert [kind.label for kind in breakdown_of(recording, tmp_path).kinds] == ["collective"]
+
+
 def all_reduces(rank: int, starts: list[int], ends: list[int]) -> Recording:
     recording = Recording(rank, 2)
     recording.step(1, 0, 1000)
@@ -196,7 +225,8 @@ _KINDS = {
     OperationKind.CONVOLUTION: "aten::convolution_backward aten::_slow_conv2d_forward "
     "aten::slow_conv_dilated3d autograd::engine::evaluate_function: ConvolutionBackward0",
     OperationKind.EMBEDDING: "aten::_embedding_bag fbgemm::split_embedding_codegen_lookup_sgd_function",
-    OperationKind.COPY: "aten::constant_pad_nd aten::reflection_pad2d_backward aten::upsample_bicubic2d",
+    OperationKind.COLLECTIVE: "_c10d_functional::wait_tensor c10d::_allgather_base_",
+    OperationKind.COPY: "fsdp::all_gather_copy_in fsdp::chunk_cat aten::constant_pad_nd aten::reflection_pad2d_backward aten::upsample_bicubic2d",
     OperationKind.ELEMENTWISE: "aten::lerp_ aten::_prelu_kernel_backward aten::threshold_backward "
     "aten::_fft_c2c MulBackward0 torch::autograd::AccumulateGrad aten::hardswish_ aten::sin aten::maximum",
     OperationKind.GROUPED_MATMUL: "aten::_grouped_mm",

@@ -145,3 +145,20 @@ def test_messages_of_one_way_that_are_under_way_together_take_their_time_once(tm
     assert play_ranks(build_ranks(read(tmp_path, *recordings))).step_seconds == pytest.approx(
         (1000 * MICRO,), abs=15 * MICRO
     )
+
+
+def test_an_operator_that_waits_within_another_is_waiting_not_work(tmp_path: Path):
+    recordings = []
+    for rank in range(2):
+        recording = Recording(rank, world_size=2)
+        recording.step(1, 0, 1000)
+        recording.operator("aten::mm", 0, 100)
+        recording.operator("c10d::allreduce_", 110, 15)
+        recording.mark("gloo:all_reduce", 120, 480, thread=2)
+        recording.operator("aten::add", 200, 800)
+        recording.operator("_c10d_functional::wait_tensor", 210, 400)
+        recordings.append(recording)
+    programs = build_ranks(read(tmp_path, *recordings))
+    assert play_ranks(programs).step_seconds == pytest.approx((1000 * MICRO,))
+    quick = [program.with_work_seconds([180 * MICRO]) for program in programs]
+    assert play_ranks(quick).step_seconds == pytest.approx((700 * MICRO,))

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.groups import with_only_peer
-from perfcast.traces.collectives.kernels import is_communication
+from perfcast.traces.collectives.kernels import is_communication, word_of_kernel
 from perfcast.traces.collectives.undescribed import (
     batches_of_messages,
     carried_out_in_order,
@@ -100,15 +100,21 @@ def _is_gloo(trace: Trace, collective: Collective) -> bool:
 
 
 def _gloo_ranges(trace: Trace, asked: Sequence[Collective]) -> dict[int, tuple[int, ...]]:
-    """Row of the operator → gloo's range: collectives of one name run in the order they are asked for."""
+    """Row of the operator → gloo's range: collectives of one kind run in the order they are asked for.
+
+    Gloo makes a reduce-scatter an all-reduce (PyTorch's ``ProcessGroupGloo::_reduce_scatter_base``).
+    """
     events = trace.events
     codes = [code for code, name in enumerate(events.names) if name.startswith(GLOO)]
     waiting: dict[str, list[int]] = {}
     for row in np.flatnonzero(np.isin(events.name_codes, codes)).tolist():
-        waiting.setdefault(_plain(events.name(row).removeprefix(GLOO)), []).append(row)
+        waiting.setdefault(_kind(events.name(row).removeprefix(GLOO)), []).append(row)
     found: dict[int, tuple[int, ...]] = {}
+    has_scatters = "reduce_scatter" in waiting
     for collective in asked:
-        rows = waiting.get(_plain(collective.name), [])
+        kind = _kind(collective.name)
+        made = "all_reduce" if kind == "reduce_scatter" and not has_scatters else kind
+        rows = waiting.get(made, [])
         later = next((row for row in rows if row > collective.row), None)
         if later is not None:
             rows.remove(later)
@@ -116,5 +122,6 @@ def _gloo_ranges(trace: Trace, asked: Sequence[Collective]) -> dict[int, tuple[i
     return found
 
 
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
+def _kind(name: str) -> str:
+    """``_allgather_base`` and ``all_gather`` are of one kind."""
+    return word_of_kernel(name) or name.replace("_", "").lower()

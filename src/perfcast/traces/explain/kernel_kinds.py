@@ -43,7 +43,8 @@ _KERNELS = tuple(
 _OPERATORS = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
     for pattern, kind in (
-        (r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast_|c10d::|gloo:|nccl:", _K.COLLECTIVE),
+        (r"^fsdp::|^aten::_chunk_cat", _K.COPY),  # into and out of FSDP2's buffers
+        (r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast_|c10d|gloo:|nccl:", _K.COLLECTIVE),
         (r"attention|flash", _K.ATTENTION),
         (r"conv(?!ert)|im2col|col2im", _K.CONVOLUTION),
         (r"::_?(bmm|baddbmm)", _K.BATCHED_MATMUL),
@@ -80,11 +81,11 @@ _OPERATORS = tuple(
             _K.COPY,
         ),
         (
-            r"zero|fill|ones|full|::empty|resize|set_|detach|view|reshape|expand|as_strided|arange|linspace|eye\b"
+            r"zero|fill|ones|full|::(new_)?empty|resolve_(conj|neg)|resize|set_|detach|view|reshape|expand|as_strided|arange|linspace|eye\b"
             r"|permute|squeeze|unbind|split|chunk|flatten|movedim|diagonal|alias|real\b|imag\b|::size|result_type",
             _K.FILL,
         ),
-        (r"fft|AccumulateGrad|cast|quantize|complex", _K.ELEMENTWISE),
+        (r"fft|AccumulateGrad|cast|quantize|complex|sigmoid|reducer::mul", _K.ELEMENTWISE),
     )
 )  # fmt: skip
 #: What autograd's engine runs, and the node's name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +21,12 @@ from perfcast.traces.events import (
 from perfcast.traces.explain.contexts import Contexts, find_contexts
 from perfcast.traces.explain.kernel_kinds import kernel_kind, operator_kind
 from perfcast.traces.link.kernels import KernelLinks, innermost, link_kernels, nest, own_seconds
-from perfcast.traces.spans import clip, total_seconds, union
+from perfcast.traces.marks import GLOO, WAIT
+from perfcast.traces.spans import clip, total_seconds, union, without
 from perfcast.traces.timeline.calls import is_operator
 
 #: Beginnings of names of operators that may wait for other threads or ranks.
-_MAY_WAIT = ("c10d::", "autograd::", "torch::autograd::")
+_MAY_WAIT = ("c10d::", "_c10d_functional::", "c10d_functional::", "autograd::", "torch::autograd::")
 
 
 @dataclass(frozen=True)
@@ -118,14 +120,45 @@ def _host_work(analysed: Analysed) -> WindowWork:
     counts = events.is_in(Category.OPERATOR) & is_op[events.name_codes]
     own = own_seconds(ends - starts, analysed.parents, counts)
     rows = np.flatnonzero(counts & (ends > starts))
-    kinds = tuple(operator_kind(events.name(row)) for row in rows.tolist())
-    return WindowWork(rows, own[rows], rows, rows, kinds)
+    kinds = [operator_kind(events.name(row)) for row in rows.tolist()]
+    for place in _waiting(analysed, rows, kinds, own):
+        kinds[place] = OperationKind.COLLECTIVE
+    return WindowWork(rows, own[rows], rows, rows, tuple(kinds))
+
+
+def _waiting(
+    analysed: Analysed, rows: Integers, kinds: Sequence[OperationKind], own: Floats
+) -> tuple[int, ...]:
+    """Places of autograd's nodes of unknown work that spent most of their time while gloo communicated.
+
+    A function of the program's own that exchanges in its backward waits there, outside of any operator.
+    """
+    events = analysed.trace.events
+    codes = [code for code, name in enumerate(events.names) if name.startswith(GLOO)]
+    ranges = np.flatnonzero(np.isin(events.name_codes, codes))
+    if not len(ranges):
+        return ()
+    starts, ends = union(events.start_seconds[ranges], events.end_seconds[ranges])
+    before = np.concatenate([[0.0], np.cumsum(ends - starts)])
+
+    def communicating(moment: float) -> float:
+        place = int(np.searchsorted(starts, moment))
+        return float(before[place] - max(0.0, ends[place - 1] - moment)) if place else 0.0
+
+    found = []
+    for place, (row, kind) in enumerate(zip(rows.tolist(), kinds, strict=True)):
+        if kind is OperationKind.UNKNOWN and events.name(row).startswith(_MAY_WAIT):
+            during = communicating(float(events.end_seconds[row]))
+            during -= communicating(float(events.start_seconds[row]))
+            if during > own[row] / 2:
+                found.append(place)
+    return tuple(found)
 
 
 def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:
     """Union of the window's operators of a library (``aten::mm``), and of others that call no operator.
 
-    Collectives and autograd's own nodes are none of them: those may wait.
+    Collectives and autograd's own nodes are none of them: those may wait; what waits within one is left out.
     """
     events = analysed.trace.events
     proper = [is_operator(name) and not name.startswith(_MAY_WAIT) for name in events.names]
@@ -135,7 +168,9 @@ def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:
     calls_others[around[around != NONE]] = True
     of_library = np.array(["::" in name for name in events.names], dtype=np.bool_)[events.name_codes]
     rows = np.flatnonzero(counts & (of_library | ~calls_others))
-    return union(*clip(events.start_seconds[rows], events.end_seconds[rows], analysed.low, analysed.high))
+    computing = union(*clip(events.start_seconds[rows], events.end_seconds[rows], analysed.low, analysed.high))
+    waits = events.rows_named(*(name for name in events.names if name.endswith(WAIT)))
+    return without(computing, union(events.start_seconds[waits], events.end_seconds[waits]))
 
 
 def host_seconds(analysed: Analysed) -> float:

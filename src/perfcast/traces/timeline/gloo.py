@@ -18,6 +18,7 @@ import numpy as np
 from perfcast.traces.collectives.recorded import RecordedCollective, recorded_collectives
 from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.link.kernels import nest
+from perfcast.traces.marks import WAIT
 from perfcast.traces.timeline.device import Launched
 from perfcast.traces.timeline.host import Chain, Unit
 from perfcast.units import MICRO
@@ -153,7 +154,10 @@ def _wait_for_message(host: _Host, launched: Launched, work: int) -> tuple[float
 
 
 def _pauses(trace: Trace, call: int, start: float, end: float) -> tuple[list[float], list[float]]:
-    """Starts and ends of the stretches in which no operator ran on a call's thread, innermost ones alone."""
+    """Starts and ends of the stretches in which no operator ran on a call's thread, innermost ones alone.
+
+    An operator that waits for a collective (``_c10d_functional::wait_tensor``) is a pause too.
+    """
     events = trace.events
     parents = nest(events).parents
     is_outer = np.zeros(len(events), dtype=np.bool_)
@@ -165,5 +169,10 @@ def _pauses(trace: Trace, call: int, start: float, end: float) -> tuple[list[flo
     ends = np.maximum.accumulate(events.end_seconds[leaves])
     begins = np.append(events.start_seconds[leaves], end)
     paused = np.concatenate([[start], ends])
-    is_pause = begins > paused
-    return paused[is_pause].tolist(), begins[is_pause].tolist()
+    codes = [code for code, name in enumerate(events.names) if name.endswith(WAIT)]
+    waits = leaves[np.isin(events.name_codes[leaves], codes)]
+    paused = np.append(paused, events.start_seconds[waits])
+    begins = np.append(begins, events.end_seconds[waits])
+    order = np.argsort(paused, kind="stable")
+    order = order[begins[order] > paused[order]]
+    return paused[order].tolist(), begins[order].tolist()
