@@ -80,9 +80,10 @@ def test_a_sparse_gradient_grows_with_its_rows_though_its_table_stays(tmp_path: 
     recording.step(1, 0, 200)
     trace = recording.read(tmp_path)
     assert change_of(trace, 8, 24).sparse == {(1000, 16): 3.0}
-    # All four operators triple; the 85 µs between and behind them stay.
+    # 5 µs is a call: the sum's time beyond it triples, the three small operators hardly grow.
     found = forecast_from_traces([trace], TraceForecastRequest(batch=(8, 24)))
-    assert found.step_seconds == pytest.approx((85 + 3 * (5 + 5 + 5 + 100)) * MICRO)
+    small = sum(5 * (1 + 3 * 512 / even) / (1 + 512 / even) for even in (64e3, 32e3))
+    assert found.step_seconds == pytest.approx((85 + small + 5 + 5 + 3 * 95) * MICRO)
 
 
 def alone(batch: int, seconds: float) -> Recording:

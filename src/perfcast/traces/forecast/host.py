@@ -23,12 +23,11 @@ from perfcast.traces.forecast.ratios import (
     Side,
     price_ratios,
     sum_by_provenance,
-    work_ratios,
 )
-from perfcast.traces.forecast.recording_cost import RecordingCost, sums_within_pieces
+from perfcast.traces.forecast.recording_cost import RecordingCost, own_without_cost, sums_within_pieces
+from perfcast.traces.forecast.same_processor import call_seconds, work_ratios
 from perfcast.traces.forecast.unresolved import unresolved_sizes, widened
 from perfcast.traces.forecast.variant import Variant
-from perfcast.traces.link.kernels import own_seconds
 from perfcast.traces.marks import GLOO
 from perfcast.traces.timeline.program import RankProgram
 
@@ -52,13 +51,11 @@ def reprice_host(
     """The program with its operators' times for another batch.
 
     Args:
-        side: What prices the processor; None: by work, with the rates and the overhead that the recording
-            itself shows.
+        side: What prices the processor; None: by work (``same_processor``).
     """
     events = trace.events
     rows = events.rows_in(Category.OPERATOR)
-    own = own_seconds(events.end_seconds - events.start_seconds, parents, events.is_in(Category.OPERATOR))
-    own = np.maximum(own[rows] - cost.seconds_per_event, 0.0) * cost.factor
+    own = own_without_cost(events, parents, cost)[rows]
     recorded, wanted = (
         RecordedOperations(trace, parents),
         RecordedOperations(trace, parents, change.inputs_of),
@@ -68,15 +65,15 @@ def reprice_host(
     counts = does_work(rows, parents, before)
     bounded, default = _without_rule(trace, rows, parents, counts, before, change)
     before = [None if is_bounded else b for is_bounded, b in zip(bounded.tolist(), before, strict=True)]
-    overhead = _overhead_seconds(own, [b is not None and b.is_free for b in before])
     known = [b if is_counted else None for is_counted, b in zip(counts.tolist(), before, strict=True)]
+    call = call_seconds(known, own, [b is not None and b.is_free for b in before])
 
     def ratios_of(wanted: Sequence[Operation | None]) -> Ratios:
         if side is None:
-            return work_ratios(known, wanted, own, overhead, default)
+            return work_ratios(known, wanted, own, beyond_call(own, call, default))
         return price_ratios(before, wanted, side, side, change.ratio)
 
-    ratios = _with_bounds(ratios_of(after), bounded, default, own, overhead)
+    ratios = _with_bounds(ratios_of(after), bounded, beyond_call(own, call, default))
     scales = counts | bounded
     ratios = widened(change, rows.tolist(), RecordedOperations.at, recorded, ratios, ratios_of)
     program = _with_collectives(trace, program, change)
@@ -147,10 +144,15 @@ def _without_rule(
     return bounded, growth
 
 
-def _with_bounds(ratios: Ratios, bounded: Flags, growth: Floats, own: Floats, overhead: float) -> Ratios:
+def beyond_call(own: Floats, call: float, growth: Floats) -> Floats:
+    """Ratios of operators whose time beyond a call follows what they are given."""
+    beyond = np.maximum(own - call, 0.0) / np.where(own > 0, own, 1.0)
+    return np.asarray(1 + beyond * (growth - 1))
+
+
+def _with_bounds(ratios: Ratios, bounded: Flags, given: Floats) -> Ratios:
     """The ratios, those of operators without a rule by what they are given."""
-    beyond = np.maximum(own - overhead, 0.0) / np.where(own > 0, own, 1.0)
-    ratio = np.where(bounded, 1 + beyond * (growth - 1), ratios.ratio)
+    ratio = np.where(bounded, given, ratios.ratio)
     spread = np.abs(ratio - 1) / 2
     low, high = (np.where(bounded, ratio + s, r) for s, r in ((-spread, ratios.low), (spread, ratios.high)))
     provenance = [
@@ -178,12 +180,6 @@ def does_work(rows: Integers, parents: Integers, operations: Sequence[Operation 
 def _work(operation: Operation) -> int:
     """Flops of what matrix units do, bytes of the rest; a product outweighs any copy."""
     return operation.executed_flops if operation.uses_matrix_units else operation.memory_traffic_bytes
-
-
-def _overhead_seconds(own: Floats, is_free: list[bool]) -> float:
-    """What an operator takes that does nothing; 0 where none was recorded."""
-    free = own[np.array(is_free, dtype=np.bool_)]
-    return float(np.median(free)) if len(free) else 0.0
 
 
 def _with_units(trace: Trace, program: RankProgram, rows: Integers, more: Floats) -> RankProgram:

@@ -9,9 +9,8 @@ from perfcast.traces.events import Category, Trace
 from perfcast.traces.forecast.host import does_work
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum_by_provenance
-from perfcast.traces.forecast.recording_cost import RecordingCost, sums_within_pieces
+from perfcast.traces.forecast.recording_cost import RecordingCost, own_without_cost, sums_within_pieces
 from perfcast.traces.forecast.variant import Variant
-from perfcast.traces.link.kernels import own_seconds
 from perfcast.traces.timeline.program import RankProgram
 
 
@@ -21,8 +20,7 @@ def on_other_processor(
     """The program with each operator's own time by the ratio of its prices; the rest stays as recorded."""
     events = trace.events
     rows = events.rows_in(Category.OPERATOR)
-    own = own_seconds(events.end_seconds - events.start_seconds, parents, events.is_in(Category.OPERATOR))
-    own = np.maximum(own[rows] - cost.seconds_per_event, 0.0) * cost.factor
+    own = own_without_cost(events, parents, cost)[rows]
     recorded = RecordedOperations(trace, parents)
     operations = [recorded.at(row) for row in rows.tolist()]
     counts = does_work(rows, parents, operations)

@@ -202,34 +202,3 @@ def _weighted_median(pairs: list[tuple[float, float]]) -> float:
         if total >= half:
             return value
     return float("inf")
-
-
-def work_ratios(
-    recorded: Sequence[Operation | None],
-    wanted: Sequence[Operation | None],
-    seconds: Floats,
-    overhead_seconds: float,
-    default: Floats,
-) -> Ratios:
-    """Ratios on the same processor without a cost model: time beyond the overhead follows the work.
-
-    t' = a + (t − a) · w'/w, with the work w in seconds at the rates of the recording itself: a product of few
-    rows spends much on the traffic of its weights, which stays. Such ratios may be a third off.
-
-    Args:
-        seconds: Recorded, of each.
-        overhead_seconds: a, what an operator takes that does nothing.
-        default: w'/w of works that no rule knows.
-    """
-    growth = default.copy()
-    provenance: list[Provenance] = [BOUNDED] * len(recorded)
-    rates = recorded_rates(recorded, seconds)
-    for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
-        if old is not None and new is not None and rates is not None:
-            was = rates.seconds(old)
-            growth[index] = rates.seconds(new) / was if was else 1.0
-            provenance[index] = PRICED
-    beyond = np.maximum(seconds - overhead_seconds, 0.0) / np.where(seconds > 0, seconds, 1.0)
-    ratio = 1 + beyond * (growth - 1)
-    spread = np.abs(ratio - 1) / 3
-    return Ratios(ratio, ratio - spread, ratio + spread, tuple(provenance))
