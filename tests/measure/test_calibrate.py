@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from perfcast.cost.families import family_of
+from perfcast.cost.families import family_of, features_of
 from perfcast.errors import CalibrationError
 from perfcast.files.lock import StoreWarning
 from perfcast.files.records import open_records
+from perfcast.measure import calibrate as calibration
 from perfcast.measure import store
 from perfcast.measure.calibrate import calibrate, measurements_of
+from perfcast.measure.grid.accelerated import accelerator_cases
 from perfcast.measure.grid.cases import design
 from perfcast.measure.kernels import KernelCase, operation_of_case
 from perfcast.measure.timer import Samples
@@ -178,3 +181,33 @@ def test_samples_that_were_stretched_are_set_aside() -> None:
 
 def test_records_of_whole_programs_are_no_kernels() -> None:
     assert measurements_of([{"key": "host plain forward", "seconds": 1.0}]) == []
+
+
+def test_accelerators_measure_attention_and_what_outgrows_their_caches():
+    cases = [case for case in accelerator_cases() if " length=2048 " not in case.key]
+    families = {features_of(operation_of_case(case)).family for case in cases}
+    attention = {"attention", "attention_causal", "attention_backward", "attention_backward_causal"}
+    assert families == {*attention, "elementwise", "copy", "matmul_nn"}
+    assert {case.key for case in cases} <= {case.key for case in design("cuda")}
+    assert not {case.key for case in cases} & {case.key for case in design("cpu")}
+    named = next(case for case in cases if case.key.startswith("sdpa_backward"))
+    assert [tuple(g.shape) for g in named.run(*named.make("cpu"))] == [(2, 4, 64, 32)] * 3
+
+
+def test_a_kernel_that_a_gpu_lacks_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def lack(*_: object) -> None:
+        raise RuntimeError("no kernel image is available\nfor execution")
+
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr(calibration, "_still_works", lambda: True)
+    good, lacking = (
+        KernelCase("a n=1", lambda _: (torch.ones(1),), torch.exp),
+        KernelCase("b n=1", lambda _: (), lack),
+    )
+    cases, calls = calibration._runnable([lacking, good], "cuda")
+    assert (cases, len(calls)) == ([good], 1)
+    assert "warning: b n=1 is left out, as it cannot be run here: no kernel image" in capsys.readouterr().err
+    with pytest.raises(RuntimeError, match="no kernel image"):
+        calibration._runnable([lacking], "cpu")

@@ -96,3 +96,11 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(arguments: tuple[
     error = run(*arguments).exception
     assert isinstance(error, InputError)
     assert said in str(error)
+
+
+def test_ranks_without_a_gpu_each_are_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    error = CliRunner().invoke(step, ["--device", "cuda", "--ranks", "2"]).exception
+    assert isinstance(error, InputError)
+    assert "PyTorch sees 1 here: take --ranks 1, or --device cpu" in str(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from perfcast.measure.grid.accelerated import accelerator_cases
 from perfcast.measure.grid.products import product_cases
 from perfcast.measure.grid.traffic import traffic_cases
 from perfcast.measure.kernels import KernelCase
@@ -18,7 +19,8 @@ _CPU_ONLY = ("mkldnn", "attention")
 
 def design(device: str, quick: bool = False) -> list[KernelCase]:
     """All cases; a quick grid is every third of each operator's, the last kept."""
-    cases = sorted([*product_cases(), *traffic_cases()], key=_operator_of)
+    accelerated = [] if device == "cpu" else accelerator_cases()
+    cases = sorted([*product_cases(), *traffic_cases(), *accelerated], key=_operator_of)
     if quick:
         cases = [case for _, mine in groupby(cases, _operator_of) for case in _every_third(list(mine))]
     if device != "cpu":

@@ -230,6 +230,8 @@ def forecast_here(
 
 def _check(request: MeshStepRequest) -> None:
     """Raises InputError before anything is measured."""
+    if request.device == "cuda":
+        _check_devices(request.num_ranks)
     if request.discovers and request.mesh:
         raise InputError("--discover finds the mesh; it takes no --mesh")
     if request.num_ranks > 1:
@@ -239,6 +241,17 @@ def _check(request: MeshStepRequest) -> None:
     for name in request.models:
         if name not in MODELS:
             read_model(name)
+
+
+def _check_devices(num_ranks: int) -> None:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < num_ranks:
+        raise InputError(
+            f"--device cuda gives each of {num_ranks} ranks a GPU of its own, PyTorch sees {count} here: "
+            f"take {f'--ranks {count}, or ' if count else ''}--device cpu"
+        )
 
 
 def _backend(request: MeshStepRequest) -> str:

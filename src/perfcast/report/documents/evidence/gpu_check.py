@@ -26,7 +26,8 @@ def document_of(check: CheckFile) -> Document:
     ]
     if inside:
         facts.append(Fact("Inside", f"{sum(inside)} of {len(inside)} measured figures lie in their interval"))
-    blocks: list[Block] = [_parts(check.parts)]
+    blocks: list[Block] = [Note(str(warning), severity="alarm") for warning in machine.get("warnings") or ()]
+    blocks.append(_parts(check.parts))
     blocks += [
         Note(
             f"{part.name} {_STATUS[part.status]}: {part.reason}",
