@@ -2,12 +2,14 @@ import pytest
 
 from made_up_sharding import problem, random_tables, table
 from perfcast.errors import InputError
+from perfcast.published.multi_gpu_2024.compare import dropped_seconds
 from perfcast.published.multi_gpu_2024.iteration import (
     choose_sharder,
     geometric_mean_error,
     predict_iteration,
 )
 from perfcast.searches.sharding.choose import choose_sharding
+from perfcast.traces.overheads.profile import apply_overheads, fit_overheads
 from perfcast.traces.timeline.program import DeviceWork, HostPiece, Overhead, RankProgram, StepSpan
 
 MICRO = 1e-6
@@ -56,6 +58,20 @@ def test_the_tail_of_gaps_is_dropped_so_that_steps_come_out_too_short():
     with_tail = predict_iteration([slow], overheads_of=[*usual, slow]).step_seconds
     assert with_tail == pytest.approx(predict_iteration(usual).step_seconds)
     assert with_tail < 200 * MICRO
+    # Seven gaps of 10 µs before the lookup; before the collective six, and one of 900.
+    recorded_seconds, trimmed = dropped_seconds([*usual, slow], [*usual, slow])[BETWEEN]
+    assert recorded_seconds == pytest.approx((13 * 10 + 900) / 7 * MICRO)
+    assert trimmed == pytest.approx(20 * MICRO)
+
+
+def test_means_that_keep_their_sum_keep_the_sum_of_host_times_where_the_trimmed_drop_it():
+    ranks = [recorded(rank, MICRO, gaps=(10 * MICRO, (10 + 190 * (rank == 6)) * MICRO)) for rank in range(7)]
+    kept = apply_overheads(fit_overheads(ranks), ranks[0])
+    assert 7 * sum(piece.seconds for piece in kept.pieces) == pytest.approx(
+        sum(piece.seconds for rank in ranks for piece in rank.pieces)
+    )
+    trimmed = predict_iteration(ranks).step_seconds
+    assert predict_iteration(ranks, fit=fit_overheads).step_seconds > trimmed + 20 * MICRO
 
 
 def test_launches_take_the_published_four_microseconds():

@@ -13,13 +13,15 @@
 Its figures (geometric-mean error of a step 5.21 % for recommendation models, 3.00 % for transformers; the
 fastest of its sharding rules named in 17 of 20 tasks) rest on recordings that are not public. On the public
 trace of eight V100s (facebookresearch/param), overheads of ranks 0-3 and recorded kernels give steps of ranks
-4-7 that are all too short, by 24 % in the geometric mean: the trimming drops the tail of T1.
+4-7 that are all too short, by 24 % in the geometric mean: a step is a sum, and a trimmed mean of overheads
+with a long tail, times how many there are, is not theirs. ``compare`` says how much of each overhead is
+dropped, and has the same step from means that keep their sums.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +32,7 @@ from perfcast.searches.sharding.baselines import COMPARED_2024, place_baseline
 from perfcast.searches.sharding.options import list_options
 from perfcast.searches.sharding.placement import time_placements
 from perfcast.searches.sharding.problem import ShardingProblem
-from perfcast.traces.overheads.profile import apply_overheads
+from perfcast.traces.overheads.profile import OverheadProfile, apply_overheads
 from perfcast.traces.overheads.trimmed import LAUNCH_SECONDS, fit_trimmed_overheads
 from perfcast.traces.timeline.play import RankTimeline, play_ranks
 from perfcast.traces.timeline.program import RankProgram
@@ -38,6 +40,8 @@ from perfcast.units import MICRO
 
 #: Between two kernels of a stream, and what a kernel takes beyond its model.
 KERNEL_GAP_SECONDS, KERNEL_FIXED_SECONDS = MICRO, 5 * MICRO
+#: Overheads of recordings.
+FitOverheads = Callable[[Sequence[RankProgram]], OverheadProfile]
 #: Keeps an exact forecast from making a geometric mean zero.
 _LEAST_ERROR = 4e-4
 
@@ -64,6 +68,8 @@ def predict_iteration(
     programs: Sequence[RankProgram],
     overheads_of: Sequence[RankProgram] | None = None,
     kernel_seconds: Sequence[Sequence[float]] | None = None,
+    *,
+    fit: FitOverheads = fit_trimmed_overheads,
 ) -> Iteration:
     """A step of recorded ranks.
 
@@ -71,12 +77,14 @@ def predict_iteration(
         programs: From ``traces.timeline.ranks.build_ranks``.
         overheads_of: Recordings that overheads come from: the ranks' own by default, others for shared ones.
         kernel_seconds: Modelled times of every rank's works; the recorded ones by default.
+        fit: How overheads come from recordings: as published, or ``traces.overheads.profile.fit_overheads``,
+            whose means keep the sum of what they were fitted on.
 
     Raises:
         CalibrationError: Recordings without host time.
         PlanError: A collective without all its members.
     """
-    profile = fit_trimmed_overheads(programs if overheads_of is None else overheads_of)
+    profile = fit(programs if overheads_of is None else overheads_of)
     ranks = [_with_published_launches(apply_overheads(profile, program)) for program in programs]
     if kernel_seconds is not None:
         ranks = [

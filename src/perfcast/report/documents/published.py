@@ -42,7 +42,7 @@ def _blocks(comparison: Comparison) -> list[Block]:
     if comparison.figures:
         blocks.append(_table(comparison))
     if comparison.row_notes:
-        blocks.append(Section(title="Single figures", blocks=(Items(comparison.row_notes),)))
+        blocks.append(Section(title="About single rows", blocks=(Items(comparison.row_notes),)))
     blocks += [Note(text) for text in comparison.notes]
     if comparison.reason:
         blocks.append(Note(comparison.reason))
