@@ -152,7 +152,10 @@ def _block(block: Block, level: int, render_figure: Callable[[Figure], str]) -> 
 
 
 def _item(mark: str, text: str) -> str:
-    return text if mark == "·" else f"{mark} {text}"
+    """A mark that is a name is told from what is said of it, which stands in a column of its own in text."""
+    if mark == "·":
+        return text
+    return f"{mark}: {text}" if mark[-1:].isalnum() or mark.endswith(")") else f"{mark} {text}"
 
 
 def _section(section: Section, level: int, render_figure: Callable[[Figure], str]) -> str:

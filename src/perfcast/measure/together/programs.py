@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfcast.core.mode import Mode
 from perfcast.cost.profile import DeviceProfile, local_device
+from perfcast.errors import InputError
 from perfcast.prediction.one_device.graph import program_and_options
 from perfcast.prediction.request.one_device import Request
 
@@ -61,3 +62,19 @@ def program_of(step: RankedStep, profile: DeviceProfile) -> tuple[Callable[[], P
         InputError: No such model, or one that cannot be built so.
     """
     return program_and_options(request_of(step), local_device(profile))
+
+
+def check_devices(num_ranks: int) -> None:
+    """Before anything is measured.
+
+    Raises:
+        InputError: There is not a GPU for each rank.
+    """
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < num_ranks:
+        raise InputError(
+            f"--device cuda gives each of {num_ranks} ranks a GPU of its own, PyTorch sees {count} here: "
+            f"take {f'--ranks {count}, or ' if count else ''}--device cpu"
+        )

@@ -61,9 +61,10 @@ def study_figures(predictor: str, data: Path) -> tuple[Figure, ...]:
         found = errors[mode]
         mean = 100 * sum(found) / len(found) if found else None
         figures.append(
-            Figure(what=f"mean error of {mode} steps, {len(found)} with a printed prediction",
+            Figure(what=f"the study's own forecasts, mean error of {mode} steps ({len(found)} public)",
                    published=printed, ours=mean, unit="%", where="summary of its evaluation", digits=4,
-                   note="ours is the mean over the study's own printed predictions")
+                   note="published: of all steps of the study; ours: of its own printed forecasts of the "
+                   "public ones, none of which we made")
         )  # fmt: skip
     return tuple(figures)
 

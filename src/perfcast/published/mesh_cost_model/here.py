@@ -35,7 +35,7 @@ from perfcast.measure.mesh_discovery.matrix import PairSamples
 from perfcast.measure.mesh_discovery.worker import launch_and_discover
 from perfcast.measure.steps import StepTime
 from perfcast.measure.together.calibration import calibrate_together, crowding_of, threads_of_rank
-from perfcast.measure.together.programs import RankedStep, program_of, request_of
+from perfcast.measure.together.programs import RankedStep, check_devices, program_of, request_of
 from perfcast.measure.together.steps import RankedTime, measure_together, replicated
 from perfcast.memory_use.first_touch import with_first_touch
 from perfcast.prediction.model import read_model
@@ -231,7 +231,7 @@ def forecast_here(
 def _check(request: MeshStepRequest) -> None:
     """Raises InputError before anything is measured."""
     if request.device == "cuda":
-        _check_devices(request.num_ranks)
+        check_devices(request.num_ranks)
     if request.discovers and request.mesh:
         raise InputError("--discover finds the mesh; it takes no --mesh")
     if request.num_ranks > 1:
@@ -241,17 +241,6 @@ def _check(request: MeshStepRequest) -> None:
     for name in request.models:
         if name not in MODELS:
             read_model(name)
-
-
-def _check_devices(num_ranks: int) -> None:
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if count < num_ranks:
-        raise InputError(
-            f"--device cuda gives each of {num_ranks} ranks a GPU of its own, PyTorch sees {count} here: "
-            f"take {f'--ranks {count}, or ' if count else ''}--device cpu"
-        )
 
 
 def _backend(request: MeshStepRequest) -> str:

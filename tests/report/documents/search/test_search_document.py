@@ -127,7 +127,7 @@ def test_the_page_holds_all_parts_and_reaches_nothing_outside():
 def test_the_page_compares_clusters():
     html = render_page(document_of(compared_findings()))
     assert "figure-clusters" in html
-    assert "small:8 no plan is left" in html
+    assert "small:8: no plan is left" in html
 
 
 def test_texts_of_users_are_escaped():
