@@ -139,7 +139,9 @@ def test_gathers_and_scatters_of_shards_are_told_from_gloos_names(tmp_path: Path
             event("gloo:all_reduce", 43, 20, category="user_annotation", thread=2),
         ],
     )
-    found = [(one.collective.name, trace.events.name(one.work_rows[0])) for one in recorded_collectives(trace)]
+    found = [
+        (one.collective.name, trace.events.name(one.work_rows[0])) for one in recorded_collectives(trace)
+    ]
     assert found == [("_allgather_base", "gloo:all_gather"), ("_reduce_scatter_base", "gloo:all_reduce")]
 
 

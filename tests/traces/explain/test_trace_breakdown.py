@@ -226,7 +226,8 @@ _KINDS = {
     "aten::slow_conv_dilated3d autograd::engine::evaluate_function: ConvolutionBackward0",
     OperationKind.EMBEDDING: "aten::_embedding_bag fbgemm::split_embedding_codegen_lookup_sgd_function",
     OperationKind.COLLECTIVE: "_c10d_functional::wait_tensor c10d::_allgather_base_",
-    OperationKind.COPY: "fsdp::all_gather_copy_in fsdp::chunk_cat aten::constant_pad_nd aten::reflection_pad2d_backward aten::upsample_bicubic2d",
+    OperationKind.COPY: "fsdp::all_gather_copy_in fsdp::chunk_cat aten::constant_pad_nd "
+    "aten::reflection_pad2d_backward aten::upsample_bicubic2d",
     OperationKind.ELEMENTWISE: "aten::lerp_ aten::_prelu_kernel_backward aten::threshold_backward "
     "aten::_fft_c2c MulBackward0 torch::autograd::AccumulateGrad aten::hardswish_ aten::sin aten::maximum",
     OperationKind.GROUPED_MATMUL: "aten::_grouped_mm",

@@ -168,7 +168,9 @@ def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:
     calls_others[around[around != NONE]] = True
     of_library = np.array(["::" in name for name in events.names], dtype=np.bool_)[events.name_codes]
     rows = np.flatnonzero(counts & (of_library | ~calls_others))
-    computing = union(*clip(events.start_seconds[rows], events.end_seconds[rows], analysed.low, analysed.high))
+    computing = union(
+        *clip(events.start_seconds[rows], events.end_seconds[rows], analysed.low, analysed.high)
+    )
     waits = events.rows_named(*(name for name in events.names if name.endswith(WAIT)))
     return without(computing, union(events.start_seconds[waits], events.end_seconds[waits]))
 
