@@ -62,7 +62,7 @@ def build_program(
     operators = operators or InstalledOperators()
     linked = _linked(execution_trace, timeline)
     trace, times = with_strides(linked.trace), linked.times
-    chosen = choose(trace, selection, operators)
+    chosen = choose(trace, selection, operators, limits.namespaces)
     if len(chosen) > limits.max_calls:
         raise TraceError(
             f"'{trace.source}' holds {len(chosen):,} calls, more than the limit of {limits.max_calls:,}; "

@@ -31,6 +31,8 @@ _FUNCTIONAL = {
     "broadcast": "broadcast",
     "broadcast_": "broadcast",
 }
+#: Functional operators that return their tensor in a class of its own, which waits when it is read.
+_WRAPPING = frozenset({"_wrap_tensor_autograd", "_wrap_tensor"})
 #: An ``_AccumulateGrad`` that communicates is the gradient reducer of data parallelism: it does not wait.
 _REDUCER = "AccumulateGrad"
 
@@ -123,6 +125,8 @@ def _of_functional(node: Node, record: Node | None) -> Draft:
     received = tuple(use for use in tensors_in(node.outputs) if use.dtype)
     if name == "wait_tensor":
         return Draft(node.id, CallKind.WAIT, node.schema, node.name, "", (sent,), ())
+    if name in _WRAPPING:
+        raise NotPlayableError("it only wraps a tensor that is waited for", is_harmless=True)
     if name not in _FUNCTIONAL or not sent:
         raise NotPlayableError("not a collective that a replay knows")
     known = record.collective if record is not None else None

@@ -1,9 +1,7 @@
 """Which nodes of an execution trace are played: the first operator on each path, and where to go deeper.
 
 From the roots down, labels (autograd's nodes, optimizers, marked ranges) are passed through, and the first
-operator on a path is taken with all that it calls. One kind goes deeper, to the operators that it calls: a
-composite operator (without a kernel of its own) that hides a result which others read later, as
-``aten::dropout`` hides its mask; so the others read the real one, and memory lives as recorded.
+operator on a path is taken with all that it calls; in the place of some, what they called is (``deeper``).
 
 Data loaders are left out. A collective is one node: the ``c10d::`` operator with the record below it, or the
 record alone.
@@ -18,13 +16,14 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from perfcast.errors import TraceError
+from perfcast.replays.build.deeper import deeper_nodes
+from perfcast.replays.play.limits import NAMESPACES
 from perfcast.replays.play.operators import OperatorTable
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import (
     SCOPE_BACKWARD,
     ExecutionTrace,
     Node,
-    tensors_in,
 )
 from perfcast.traces.marks import COLLECTIVE_RECORD, GLOO, STEP_MARK, is_root_name
 
@@ -90,20 +89,23 @@ class Chosen:
     is_wanted: bool
 
 
-def choose(trace: ExecutionTrace, selection: Selection, operators: OperatorTable) -> tuple[Chosen, ...]:
+def choose(
+    trace: ExecutionTrace,
+    selection: Selection,
+    operators: OperatorTable,
+    namespaces: frozenset[str] = NAMESPACES,
+) -> tuple[Chosen, ...]:
     """The operators and collectives of a trace in order, those that the selection leaves out marked.
+
+    ``namespaces`` are those whose operators are called.
 
     Raises:
         TraceError: No such steps, no such module, or nothing left to play.
     """
-    hiding = _hiding(trace)
+    deeper = deeper_nodes(trace, operators, namespaces)
     steps = _Steps(trace)
     wanted_steps = _wanted_steps(selection, steps.num_steps, trace.source)
-    found = [
-        (node, path)
-        for node, path in _walk(trace, hiding, operators)
-        if steps.number(node.id) in wanted_steps
-    ]
+    found = [(node, path) for node, path in _walk(trace, deeper) if steps.number(node.id) in wanted_steps]
     found.sort(key=lambda pair: pair[0].id)
     modules = _with_backward(trace, found)
     chosen = tuple(
@@ -173,31 +175,26 @@ def _after_optimizers(trace: ExecutionTrace) -> list[int]:
     return starts
 
 
-def _walk(
-    trace: ExecutionTrace, hiding: frozenset[int], operators: OperatorTable
-) -> Iterator[tuple[Node, str]]:
+def _walk(trace: ExecutionTrace, deeper: frozenset[int]) -> Iterator[tuple[Node, str]]:
     """Operators and collectives at the right depth, each with the path of the labels above it."""
     stack: list[tuple[Node, str]] = [(root, "") for root in reversed(trace.roots)]
     while stack:
         node, path = stack.pop()
         if _LOADER in node.name:
             continue
-        if _is_taken(trace, node, hiding, operators):
+        if _is_taken(trace, node, deeper):
             yield node, path
             continue
         below = path if node.is_operator else _longer(path, node)
         stack.extend((child, below) for child in reversed(trace.children.get(node.id, ())))
 
 
-def _is_taken(trace: ExecutionTrace, node: Node, hiding: frozenset[int], operators: OperatorTable) -> bool:
+def _is_taken(trace: ExecutionTrace, node: Node, deeper: frozenset[int]) -> bool:
     if node.name == COLLECTIVE_RECORD or node.collective is not None:
         return True
     if not node.is_operator:
         return False
-    has_children = any(child.is_operator for child in trace.children.get(node.id, ()))
-    if not has_children or not node.schema:
-        return True
-    return not (node.id in hiding and operators.is_composite(node.schema.partition("(")[0]))
+    return node.id not in deeper
 
 
 def _longer(path: str, node: Node) -> str:
@@ -206,22 +203,6 @@ def _longer(path: str, node: Node) -> str:
         return path
     name = node.name.replace("/", "|")
     return f"{path}/{name}" if path else name
-
-
-def _hiding(trace: ExecutionTrace) -> frozenset[int]:
-    """Operators below which memory is made that none of their results holds and that is used later."""
-    handed: dict[int, set[int]] = {}
-    found: set[int] = set()
-    for number, storage in enumerate(trace.storages):
-        maker = trace.by_id.get(storage.maker) if storage.maker != NONE else None
-        for caller in trace.callers(maker) if maker is not None else ():
-            if not caller.is_operator:
-                break
-            if caller.id not in handed:
-                handed[caller.id] = {use.storage for use in tensors_in(caller.outputs)}
-            if storage.last_node > trace.last_below[caller.id] and number not in handed[caller.id]:
-                found.add(caller.id)
-    return frozenset(found)
 
 
 def _with_backward(trace: ExecutionTrace, found: Sequence[tuple[Node, str]]) -> list[str]:

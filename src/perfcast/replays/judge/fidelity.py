@@ -191,7 +191,7 @@ def _kinds(
             if call.kind is CallKind.IDLE or math.isnan(seconds):
                 continue
             replayed[kind] = replayed.get(kind, 0.0) + seconds / program.num_steps
-            if is_as_recorded:
+            if is_as_recorded and not math.isnan(call.recorded_seconds):
                 recorded[kind] = recorded.get(kind, 0.0) + call.recorded_seconds / program.num_steps
     found = [
         Pair(kind, recorded.get(kind, _NAN), replayed.get(kind, _NAN)) for kind in {*recorded, *replayed}

@@ -7,12 +7,14 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from time import thread_time
 from typing import Any
 
 from perfcast.traces.events import Trace
 from perfcast.traces.kineto.reader import read_kineto
+from perfcast.traces.record.quiet import quietly
 
 #: Nodes of the chain whose backward is timed, how often without a break, and in how many turns.
 _CHAIN_LENGTH, _REPEATS, _ROUNDS = 200, 10, 4
@@ -54,14 +56,26 @@ def _profiler(folder: Path, is_observed: bool) -> Iterator[Any]:
     try:
         with (
             _quiet_logs(),
-            profile(
-                activities=activities, record_shapes=is_observed, execution_trace_observer=observer
+            _started(
+                profile(activities=activities, record_shapes=is_observed, execution_trace_observer=observer)
             ) as profiler,
         ):
             yield profiler
     finally:
         if observer is not None:
             observer.unregister_callback()
+
+
+@contextmanager
+def _started(profiler: Any) -> Iterator[Any]:
+    """A profiler between its start and its stop, which its libraries tell standard error of."""
+    with quietly():
+        profiler.__enter__()
+    try:
+        yield profiler
+    finally:
+        with quietly():
+            profiler.__exit__(None, None, None)
 
 
 @contextmanager
@@ -89,7 +103,8 @@ def profile_memory(play: Callable[[], None]) -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "memory.json"
-        with _quiet_logs(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        watching = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        with _quiet_logs(), _started(watching) as profiler:
             play()
         profiler.export_chrome_trace(str(target))
         events = json.loads(target.read_text(encoding="utf-8"))["traceEvents"]
@@ -101,6 +116,7 @@ def profile_memory(play: Callable[[], None]) -> int:
     return peak
 
 
+@cache
 def label_seconds(*, is_observed: bool) -> float:
     """What watching costs for each event that computes nothing, such as autograd's labels.
 

@@ -56,7 +56,8 @@ def check_operator(schema: Schema, limits: ReplayLimits) -> None:
     if schema.namespace not in limits.namespaces:
         raise TraceError(
             f"the trace calls '{schema.operator}', which is outside the namespaces that a replay calls "
-            f"({', '.join(sorted(limits.namespaces))}); name the module that registers it if you trust it"
+            f"({', '.join(sorted(limits.namespaces))}); --module FILE.py, a file of yours that registers it, "
+            "allows it"
         )
     if schema.operator in _REFUSED:
         raise TraceError(f"the trace calls '{schema.operator}': refused, since {_REFUSED[schema.operator]}")
