@@ -59,6 +59,11 @@ class BatchChange:
         place = self.places.get(row)
         return self.scaling.assumed(place) if place is not None else []
 
+    def is_open(self, row: int) -> bool:
+        """Whether an operator's sizes could be otherwise than taken."""
+        place = self.places.get(row)
+        return place is not None and self.scaling.is_open(place)
+
     def is_followed(self, row: int) -> bool:
         """Whether what an operator is given could be followed."""
         place = self.places.get(row)

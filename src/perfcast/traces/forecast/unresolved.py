@@ -53,7 +53,7 @@ def widened(
         ratios_of: Ratios of the rows with other operations.
     """
     unknown = np.array([_is_unknown(change, row) for row in rows], dtype=np.bool_)
-    assumed = np.array([bool(change.assumed(row)) for row in rows], dtype=np.bool_)
+    assumed = np.array([change.is_open(row) for row in rows], dtype=np.bool_)
     low, high = ratios.low.copy(), ratios.high.copy()
     grown = np.array([change.growth_without_shapes(row) is not None for row in rows], dtype=np.bool_)
     least, most = min(1.0, change.ratio), max(1.0, change.ratio)
@@ -93,11 +93,20 @@ def unresolved_sizes(
             (origin.what, origin.size, change.scaling.follows(variable))
             for variable in variables
             for origin in (change.scaling.origin(variable),)
-        ] or [(f"{change.trace.events.name(row)}, whose sizes could not be followed", 0, False)]
+        ] or [_without_origin(change, row)]
         for key in dict.fromkeys(keys):
             found[key] = found.get(key, 0.0) + own / max(num_steps, 1)
     listed = [UnresolvedSize(*key, seconds=own) for key, own in found.items()]
     return tuple(sorted(listed, key=lambda one: -one.seconds))
+
+
+def _without_origin(change: BatchChange, row: int) -> tuple[str, int, bool]:
+    """What stands for an operator's sizes where none of them alone is in doubt."""
+    name = change.trace.events.name(row)
+    if change.is_open(row):
+        grows = change.bytes_ratio(row) != 1.0
+        return f"{name}, whose tensors cannot be told from others of their sizes", 0, grows
+    return f"{name}, whose sizes could not be followed", 0, False
 
 
 def describe_unresolved(sizes: Sequence[UnresolvedSize], batch: tuple[int, int]) -> list[str]:

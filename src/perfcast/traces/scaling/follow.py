@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from perfcast.traces.scaling.assumptions import FIXED, Assumptions, Origin
 from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.doubles import Makeup, combinations_of, is_in_doubt, surest, told_apart
 from perfcast.traces.scaling.extents import (
     Dim,
     fixed,
@@ -25,10 +26,11 @@ from perfcast.traces.scaling.extents import (
     variables_of,
 )
 from perfcast.traces.scaling.given_sizes import Shapes, by_given_sizes, gathered_samples
-from perfcast.traces.scaling.joins import all_of, candidates, join, join_all
+from perfcast.traces.scaling.joins import join, join_all
 from perfcast.traces.scaling.meta import parameters_of
-from perfcast.traces.scaling.primes import Place, decoded, run
+from perfcast.traces.scaling.primes import Place, run
 from perfcast.traces.scaling.rules import SEARCHES, Dims, dim_alike, rule_of
+from perfcast.traces.scaling.running import by_running
 from perfcast.traces.scaling.sources import evidence_of_literals
 from perfcast.traces.scaling.sparse import (
     join_rows,
@@ -57,6 +59,8 @@ class Followed:
         outputs: Likewise of its results.
         literals: By place of a call: numbers that are sizes.
         reasons: By place of a call that could not be followed: why not.
+        makeups: By place of a call whose tensors others cannot be told from: what they may be made of, the
+            likeliest first.
     """
 
     assumptions: Assumptions
@@ -64,6 +68,7 @@ class Followed:
     outputs: dict[int, tuple[Dims | None, ...]] = field(default_factory=dict)
     literals: dict[int, dict[Place, Dim]] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
+    makeups: dict[int, list[Makeup]] = field(default_factory=dict)
 
 
 def follow(calls: Sequence[ScalingCall], batch: int, world_size: int = 1) -> Followed:
@@ -96,7 +101,9 @@ class _Follower:
         """One call, after all that started before it."""
         while self._unsettled and self._unsettled[-1][0].last_below < call.place:
             self._guess(*self._unsettled.pop())
-        own = tuple(self._tensors.dims_of(t, call, p) for t, p in self._named_tensors(call))
+        own = self._chosen(
+            call, [(t, self._tensors.dims_of(t, call, p), p) for t, p in self._named_tensors(call)]
+        )
         self.found.dims[call.place] = own
         if not call.is_operator:
             if call.operator.endswith(_ACCUMULATION):
@@ -119,6 +126,24 @@ class _Follower:
             self._expect(call, own)
             self._unsettled.append((call, own))
 
+    def _chosen(
+        self, call: ScalingCall, given: Sequence[tuple[TensorArgument, Dims, str]]
+    ) -> tuple[Dims, ...]:
+        """What a call's tensors are made of, where more than one makeup fits: with what it runs."""
+        options = [self._tensors.options(tensor, dims, name) for tensor, dims, name in given]
+        if all(len(own) == 1 for own in options):
+            return tuple(dims for _, dims, _ in given)
+        tried = list(combinations_of(options))
+        makeups = [Makeup(own) for own in tried]
+        if call.is_operator:
+            self.found.dims[call.place] = tried[0]
+            shapes = [None if tensor is None else tensor.shape for tensor in self._made_by(call) or ()]
+            literals = self._tensors.literals_of(call)
+            makeups = told_apart(self.found.assumptions, call, tried, literals, shapes)
+        makeups = surest(self.found.assumptions, makeups)
+        self.found.makeups[call.place] = makeups
+        return makeups[0].own
+
     def _is_known(self, call: ScalingCall) -> bool:
         """Whether the makeup of all results is known from the call around it."""
         return call.outputs is not None and all(t is None or self._tensors.is_known(t) for t in call.outputs)
@@ -127,6 +152,11 @@ class _Follower:
         """After the last call."""
         while self._unsettled:
             self._guess(*self._unsettled.pop())
+        self.found.makeups = {
+            place: tried
+            for place, tried in self.found.makeups.items()
+            if is_in_doubt(self.found.assumptions, tried)
+        }
 
     def _named_tensors(self, call: ScalingCall) -> Iterator[tuple[TensorArgument, str]]:
         described = parameters_of(call.operator, call.overload) if call.is_operator else ()
@@ -145,12 +175,14 @@ class _Follower:
         is_inside: bool,
     ) -> None:  # fmt: skip
         given = {key_of(t) for t in tensors_in(call.arguments)} if call.outputs is not None else set()
-        for tensor, dims in zip(made, outputs, strict=False):
+        for at, (tensor, dims) in enumerate(zip(made, outputs, strict=False)):
             if tensor is None or dims is None:
                 continue
             self._tensors.made(tensor)
             if key_of(tensor) not in given and not (is_inside and self._tensors.is_known(tensor)):
                 self._tensors.remember(tensor, dims)
+                for makeup in self.found.makeups.get(call.place, ())[1:]:
+                    self._tensors.doubt(tensor, makeup.made[at] if makeup.made else None)
 
     def _expect(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
         """Rows that a search makes, where the recording does not say what came out."""
@@ -193,7 +225,10 @@ class _Follower:
             found = by_given_sizes(self._tensors, call, own, shapes)
         if found is None:
             found = self._by_rule(call, own, shapes)
-        return found if found is not None else self._by_running(call, own, shapes, may_join=not is_inside)
+        if found is not None or shapes is None:
+            return found
+        literals = self._tensors.literals_of(call)
+        return by_running(self.found.assumptions, call, own, literals, shapes, may_join=not is_inside)
 
     def _is_fixed(self, call: ScalingCall, own: tuple[Dims, ...]) -> bool:
         """Whether nothing that a call is given may follow the batch."""
@@ -272,28 +307,6 @@ class _Follower:
             if is_mask:
                 join_all(self.found.assumptions, zip(own[0][at:], mask, strict=False))
             at += len(mask) if is_mask else 1
-
-    def _by_running(
-        self, call: ScalingCall, own: tuple[Dims, ...], shapes: Shapes, *, may_join: bool
-    ) -> list[Dims | None] | None:
-        literals = self._tensors.literals_of(call)
-        if shapes is None:
-            return None
-        found = decoded(self.found.assumptions, call, own, literals, shapes)
-        if found is not None or not may_join:
-            return found
-        base = run(call, own, {}, {})
-        if isinstance(base, str) or [blank and blank.shape for blank in base] != list(shapes):
-            return None  # it tells other sizes without memory than it does with it
-        for pairs in candidates(self.found.assumptions, own, literals):
-            with self.found.assumptions.tried() as kept:
-                if all_of([join(self.found.assumptions, a, b) for a, b in pairs]):
-                    found = decoded(self.found.assumptions, call, own, literals, shapes)
-                    if found is not None:
-                        kept.append(True)
-            if found is not None:
-                return found
-        return None
 
     def _guess(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
         """Results of a call that could not be followed: as its arguments, where sizes agree.

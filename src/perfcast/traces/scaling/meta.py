@@ -8,6 +8,7 @@ run without, is run in another process: it may look for memory and end that.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -22,9 +23,13 @@ _REFUSED = frozenset({"from_file", "_print", "save", "warn", "set_data", "_make_
 #: Operators of libraries that look for memory where tensors have none.
 _LIBRARIES = re.compile(r"lstm|gru|rnn|mkldnn|cudnn|miopen|nnpack|fbgemm|quantize|nested|thnn|mps|vulkan")
 _MAX_DIMS, _MAX_LIST = 12, 4096
-#: How many types of elements, and memory formats, PyTorch numbers (``c10/core/ScalarType.h``,
-#: ``MemoryFormat.h``): one that is not among them is not checked by operators.
-_NUMBERED = {"ScalarType": 44, "MemoryFormat": 4, "Layout": 9}
+#: Numbers of element types, quantized ones and bare bits left out, of memory formats and of layouts
+#: (``c10/core/ScalarType.h``, ``MemoryFormat.h``, ``Layout.h``): operators do not check them.
+_NUMBERED = {
+    "ScalarType": frozenset({*range(12), 15, *range(23, 46)}),
+    "MemoryFormat": frozenset(range(4)),
+    "Layout": frozenset(range(9)),
+}
 _CACHED = 65536
 _MOST_ELEMENTS = 2**60
 
@@ -156,7 +161,7 @@ def _fits(kind: str, value: Value) -> bool:
     if kind == "Tensor":
         return isinstance(value, Blank) or type(value) in (int, float, bool)
     if kind in _NUMBERED:
-        return type(value) is int and 0 <= value < _NUMBERED[kind]
+        return type(value) is int and value in _NUMBERED[kind]
     return not isinstance(value, Blank) and (kind != "int" or type(value) is int)
 
 
@@ -186,7 +191,7 @@ def _run(operator: Any, arguments: tuple[Value, ...]) -> Blanks | str:
                 keywords[argument.name] = blank
         if any(argument.name == "device" and argument.kwarg_only for argument in described):
             keywords["device"] = "meta"
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             result = operator(*positional, **keywords)
     except Exception as error:  # whatever an operator says to sizes that do not fit
         return (str(error).strip().splitlines() or ["it fails"])[0][:160]

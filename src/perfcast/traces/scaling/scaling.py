@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,6 +12,7 @@ from perfcast.traces.scaling.calls import ScalingCall
 from perfcast.traces.scaling.extents import Dim, value_of, variables_of, whole
 from perfcast.traces.scaling.follow import Followed, follow
 from perfcast.traces.scaling.loops import SampleLoop, loops_over_samples
+from perfcast.traces.scaling.rules import Dims, Shape
 from perfcast.traces.scaling.tensors import parameters_among
 
 #: As likely; with all that is assumed as recorded; with all that is assumed following the batch.
@@ -49,8 +51,20 @@ class Scaling:
         return whole(value_of(assumptions.canonical(dim), multiplier))
 
     def shapes(self, place: int, end: End = "likely") -> tuple[tuple[int, ...], ...]:
-        """Of a call's tensor arguments, in order."""
-        return tuple(tuple(self.size(dim, end) for dim in dims) for dims in self.followed.dims[place])
+        """Of a call's tensor arguments, in order; at the ends, of all that they may be made of."""
+        found = self._shapes(self.followed.dims[place], end)
+        if end == "likely" or place not in self.followed.makeups:
+            return found
+        others = [found, *(self._shapes(makeup.own, end) for makeup in self.followed.makeups[place])]
+        is_most = (end == "scaled") == (self.ratio > 1)
+        return (max if is_most else min)(others, key=_elements)
+
+    def _shapes(self, own: tuple[Dims, ...], end: End) -> tuple[Shape, ...]:
+        return tuple(tuple(self.size(dim, end) for dim in dims) for dims in own)
+
+    def is_open(self, place: int) -> bool:
+        """Whether a call's sizes could be otherwise than taken."""
+        return bool(self.assumed(place)) or place in self.followed.makeups
 
     def follows(self, variable: int) -> bool:
         """Whether a variable is taken to follow the batch."""
@@ -80,6 +94,10 @@ class Scaling:
     def origin(self, variable: int) -> Origin:
         """Where an assumed size came from."""
         return self.followed.assumptions.origin(variable)
+
+
+def _elements(shapes: tuple[Shape, ...]) -> int:
+    return sum(math.prod(shape) for shape in shapes)
 
 
 def scale(calls: Sequence[ScalingCall], recorded: int, wanted: int, world_size: int = 1) -> Scaling:

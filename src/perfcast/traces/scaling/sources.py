@@ -13,7 +13,10 @@ from perfcast.traces.scaling.assumptions import CERTAIN, SURE
 
 #: Names of arguments that are parameters, whatever their sizes.
 PARAMETERS = frozenset(
-    {"weight", "bias", "running_mean", "running_var", "normalized_shape", "weight_ih", "weight_hh", "params"}
+    {
+        *("weight", "bias", "running_mean", "running_var", "normalized_shape", "params"),
+        *("weight_ih", "weight_hh", "w_ih", "w_hh", "b_ih", "b_hh"),
+    }
 )
 #: Names of arguments that are matrices: a given one is a parameter, unless the batch stands in front of it.
 MATRICES = frozenset({"mat2", "batch2", "tensor2"})

@@ -30,6 +30,8 @@ _UPDATES = ("aten::_foreach_", "aten::_fused_", "aten::addcdiv_", "aten::addcmul
 #: Makes gradients of tables that are sparse.
 _SPARSE = "aten::_sparse_coo_tensor"
 _MOST = 2**62
+_MOST_OTHERS = 3
+_MATRIX = 2  # dims of a weight that activations easily have the sizes of
 
 
 def parameters_among(calls: Sequence[ScalingCall]) -> set[Hashable]:
@@ -69,6 +71,7 @@ class Tensors:
         self._held: dict[Hashable, tuple[Dims, Dims]] = {}  # places and values of sparse tensors
         self._made: set[Hashable] = set()  # storages that calls made
         self._pending: list[tuple[str, Shape, Powers]] = []
+        self._others: dict[Hashable, list[Dims]] = {}  # of tensors that nothing tells apart: earlier makeups
 
     def is_known(self, tensor: TensorArgument) -> bool:
         """Whether a tensor has been seen."""
@@ -97,9 +100,38 @@ class Tensors:
 
     def remember(self, tensor: TensorArgument, dims: Dims) -> None:
         """Know a tensor from here on."""
-        self._known[key_of(tensor)] = dims
+        key = key_of(tensor)
+        before = self._known.get(key)
+        if tensor.key is None and before is not None:
+            different = [before, *self._others.get(key, ())]
+            canonical = self.canonical(dims)
+            self._others[key] = [own for own in different if self.canonical(own) != canonical][:_MOST_OTHERS]
+        self._known[key] = dims
         if tensor.storage is not None:
             self._windows.setdefault(tensor.storage, []).append(tensor)
+
+    def doubt(self, tensor: TensorArgument, dims: Dims | None) -> None:
+        """Know that a tensor may be made of something else."""
+        known = self.canonical(self._known[key_of(tensor)])
+        if tensor.key is None and dims is not None and self.canonical(dims) != known:
+            others = self._others.setdefault(key_of(tensor), [])
+            if self.canonical(dims) not in map(self.canonical, others):
+                others.insert(0, dims)
+                del others[_MOST_OTHERS:]
+
+    def canonical(self, dims: Dims) -> Dims:
+        """In variables that stand for themselves."""
+        return tuple(self.assumptions.canonical(dim) for dim in dims)
+
+    def options(self, tensor: TensorArgument, own: Dims, name: str) -> list[Dims]:
+        """What a tensor may be made of: as the last one like it, as earlier ones, or as a parameter."""
+        if tensor.key is not None:
+            return [own]
+        found = [own, *self._others.get(key_of(tensor), ())]
+        stays = tuple(fixed(size) for size in tensor.shape)
+        if name in PARAMETERS and len(stays) <= _MATRIX and self.canonical(own) != stays:
+            found.insert(0, stays)
+        return found
 
     def window(self, tensor: TensorArgument) -> Dims | None:
         """Another window onto memory that is known, by sizes and strides."""
@@ -129,11 +161,19 @@ class Tensors:
             return pending
         is_made = tensor.storage in self._made if tensor.storage is not None else False
         return self.from_outside(
-            tensor.shape, tensor.dtype, f"an argument of {call.operator}", is_data=not is_made
-        )
+            tensor.shape, tensor.dtype, f"an argument of {call.operator}", is_data=not is_made,
+            is_alone=tensor.key is None,
+        )  # fmt: skip
 
     def from_outside(
-        self, shape: Shape, dtype: str, what: str, *, is_data: bool, is_made: bool = False
+        self,
+        shape: Shape,
+        dtype: str,
+        what: str,
+        *,
+        is_data: bool,
+        is_made: bool = False,
+        is_alone: bool = False,
     ) -> Dims:
         """Sizes that no operator made, each a variable of its own.
 
@@ -141,7 +181,10 @@ class Tensors:
             what: Where they come from, in words.
             is_data: Whether they may be of what a program feeds its model.
             is_made: Whether the recorded step made the tensor.
+            is_alone: Whether nothing tells it from others of its sizes: what samples of more than one dim
+                meet is then no evidence against them.
         """
+        is_made = is_made or (is_alone and len(shape) > _MATRIX)
         evidence = evidence_of_given(shape, dtype, self.batch, is_data=is_data, is_made=is_made)
         everyone = self.batch * self._world_size
         if self._world_size > 1 and shape and shape[0] == everyone:
