@@ -27,7 +27,12 @@ from perfcast.traces.forecast.batch import change_of_batch
 from perfcast.traces.forecast.from_traces import TraceForecast, forecast_from_traces
 from perfcast.traces.forecast.host import does_work
 from perfcast.traces.forecast.operations import RecordedOperations
-from perfcast.traces.forecast.recording_cost import cost_of_recording, own_without_cost, plain_step_seconds
+from perfcast.traces.forecast.recording_cost import (
+    cost_of_recording,
+    own_without_cost,
+    plain_step_seconds,
+    plain_steps,
+)
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 from perfcast.traces.link.kernels import nest
@@ -70,10 +75,13 @@ def pairs_in(folder: Path) -> dict[str, tuple[Recorded, Recorded]]:
 def forecast(recorded: Recorded, wanted: int) -> TraceForecast:
     traces = [recorded.read()]
     calls = calls_beside([recorded.path], traces)
-    plain = plain_step_seconds([recorded.path])
-    return forecast_from_traces(
-        traces, TraceForecastRequest(batch=(recorded.batch, wanted), plain_seconds=plain, calls=calls)
+    request = TraceForecastRequest(
+        batch=(recorded.batch, wanted),
+        plain_seconds=plain_step_seconds([recorded.path]),
+        plain_steps=plain_steps([recorded.path]),
+        calls=calls,
     )
+    return forecast_from_traces(traces, request)
 
 
 def compare(name: str, recorded: Recorded, wanted: Recorded) -> tuple[float, bool] | None:

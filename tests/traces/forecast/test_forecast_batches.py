@@ -139,3 +139,16 @@ def test_plain_steps_are_read_beside_a_recording(tmp_path: Path):
     path = tmp_path / "rank1.kineto.json.gz"
     assert plain_step_seconds([path]) == {1: pytest.approx(0.15)}
     assert plain_step_seconds([tmp_path / "other.json"]) == {}
+
+
+def test_steps_timed_beside_a_recording_say_how_far_steps_differ(tmp_path: Path):
+    trace = step_of(2, 8, 100).read(tmp_path)
+
+    def width(timed: list[float]) -> float:
+        request = TraceForecastRequest(plain_seconds={0: 0.001}, plain_steps={0: timed})
+        found = forecast_from_traces([trace], request)
+        return found.step_seconds_high / found.step_seconds
+
+    steady, varying = [0.001] * 10, [0.001, 0.0013] * 5
+    assert 1 < width(steady) < width([]) < width(varying)
+    assert width(varying) > 1.2  # steps of 0.87 and 1.13 of their mean

@@ -40,7 +40,7 @@ def test_steps_that_differ_widen_by_students_law():
 
 def test_what_errs_apart_joins_as_the_root_of_squares():
     own = math.log1p(steps_half_width([1.0]))
-    low, high = join_ends(2.0, 1.0, 4.0, [1.0], change=math.log(8))
+    low, high = join_ends(2.0, 1.0, 4.0, steps_half_width([1.0]), change=math.log(8))
     below = math.sqrt(own**2 + math.log(2) ** 2 + (CHANGE_SHARE * math.log(8)) ** 2)
     assert (low, high) == (pytest.approx(2 * math.exp(-below)), pytest.approx(2 * math.exp(below)))
 
@@ -52,7 +52,7 @@ def test_what_errs_apart_joins_as_the_root_of_squares():
 def test_an_interval_has_a_width_and_holds_the_forecast_and_the_prices_ends(
     middle: float, low: float, high: float, steps: list[float], change: float
 ):
-    ends = join_ends(middle, low * middle, high * middle, steps, change)
+    ends = join_ends(middle, low * middle, high * middle, steps_half_width(steps), change)
     assert ends[0] < min(middle, low * middle * (1 + 1e-9))
     assert ends[1] > max(middle, high * middle * (1 - 1e-9))
 

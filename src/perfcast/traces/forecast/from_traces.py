@@ -17,7 +17,14 @@ import numpy as np
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.collectives import RankCollectives, collectives_of_ranks, describe_unknown
-from perfcast.traces.forecast.interval import join_ends, steps_half_width
+from perfcast.traces.forecast.host import runs_on_host
+from perfcast.traces.forecast.interval import (
+    DEVIATION,
+    PROCESSOR_DEVIATION,
+    join_ends,
+    relative_steps,
+    steps_half_width,
+)
 from perfcast.traces.forecast.other_host import describe_other_host, find_other_host
 from perfcast.traces.forecast.ratios import BOUNDED, NOT_CALIBRATED, PRICED, Provenance, sum_by_provenance
 from perfcast.traces.forecast.repricing import reprice_ranks, unrecorded
@@ -137,7 +144,8 @@ def forecast_from_traces(traces: Sequence[Trace], request: TraceForecastRequest)
     each = play_steadily(middles)
     middle, steady = _mean(each), play_steadily(programs)
     one_by_one = forecast_steps(recorded, middles, each)
-    low, high = _ends(variants, repriced, middle, (steady, [step.recorded_seconds for step in one_by_one]))
+    width = _own_half_width(programs, (steady, [step.recorded_seconds for step in one_by_one]), request)
+    low, high = _ends(variants, repriced, middle, width)
     once = _mean([step.once_seconds for step in one_by_one])
     first, changed = plain[0], variants[0].middle
     steps = max(len(first.steps), 1)
@@ -186,13 +194,13 @@ def _ends(
     variants: Sequence[Variant],
     before: Sequence[Variant],
     middle: float,
-    recorded: Sequence[Sequence[float]],
+    own_half_width: float,
 ) -> tuple[float, float]:
     """90 % interval of the step: prices at their ends, the change of the program, how steps differ.
 
     Args:
         before: The programs without the changes that need no prices.
-        recorded: Recorded steps, in the long run and as they ran; those that differ more tell.
+        own_half_width: Of one further step as recorded, relative.
     """
     certain = all(v.low == v.middle == v.high for v in variants)
     low, high = (
@@ -203,7 +211,20 @@ def _ends(
     if any(v.middle is not b.middle for v, b in zip(variants, before, strict=True)) and middle:
         unchanged = _mean(play_steadily([b.middle for b in before]))
         change = math.log(middle / unchanged) if unchanged else 0.0
-    return join_ends(middle, low, high, max(recorded, key=steps_half_width), change)
+    return join_ends(middle, low, high, own_half_width, change)
+
+
+def _own_half_width(
+    programs: Sequence[RankProgram], recorded: Sequence[Sequence[float]], request: TraceForecastRequest
+) -> float:
+    """How far one further step may be off, relative, by the recorded ones and those timed beside them.
+
+    Args:
+        recorded: Recorded steps, in the long run and as they ran; those that differ more tell.
+    """
+    usual = PROCESSOR_DEVIATION if all(map(runs_on_host, programs)) else DEVIATION
+    timed = max(request.plain_steps.values(), key=steps_half_width, default=())
+    return steps_half_width(relative_steps([max(recorded, key=steps_half_width), timed]), usual)
 
 
 def _changed(traces: Sequence[Trace], variants: Sequence[Variant], changes: Changes) -> list[Variant]:

@@ -9,7 +9,7 @@ these, and the recorder moves what lies in memory) is a factor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,7 +19,7 @@ import numpy as np
 from perfcast.core.arrays import Floats, Integers
 from perfcast.traces.events import NONE, Category, Events, Trace
 from perfcast.traces.link.kernels import innermost, own_seconds
-from perfcast.traces.record.launch import ranks_in
+from perfcast.traces.record.launch import RankRecording, ranks_in
 from perfcast.traces.timeline.program import RankProgram
 from perfcast.units import MICRO
 
@@ -37,14 +37,23 @@ class RecordingCost:
 
 def plain_step_seconds(paths: Sequence[str | Path]) -> dict[int, float]:
     """Rank → median step without a timeline, of ranks recorded by 'perfcast trace record'."""
+    ranks = _recorded_ranks(paths)
+    return {rank.rank: rank.plain_step_wall_seconds for rank in ranks if rank.plain_step_wall_seconds}
+
+
+def plain_steps(paths: Sequence[str | Path]) -> dict[int, tuple[float, ...]]:
+    """Rank → seconds of each step that was timed without a timeline, but for the first of each side."""
+    return {rank.rank: rank.plain_steps_wall_seconds for rank in _recorded_ranks(paths)}
+
+
+def _recorded_ranks(paths: Sequence[str | Path]) -> Iterator[RankRecording]:
+    """The records beside timelines."""
     files = {Path(path).resolve() for path in paths}
-    found = {}
     for folder in {path.parent for path in files}:
         for rank in ranks_in(folder) if folder.is_dir() else ():
             kineto = rank.files.get("kineto")
-            if kineto is not None and kineto.resolve() in files and rank.plain_step_wall_seconds:
-                found[rank.rank] = rank.plain_step_wall_seconds
-    return found
+            if kineto is not None and kineto.resolve() in files:
+                yield rank
 
 
 def cost_of_recording(trace: Trace, program: RankProgram, plain_seconds: float | None) -> RecordingCost:

@@ -43,6 +43,7 @@ class TraceForecastRequest:
         changes: See ``what_if``.
         plain_seconds: Rank → step without recording, where that was timed: steps are forecast without what
             recording costs a processor.
+        plain_steps: Rank → each of those steps: how far steps differ.
         calls: Rank → what was called with which tensors, where an execution trace stands beside the
             recording; other ranks' tensors are told from each other by their sizes.
         second: The same program on a processor with another batch: no prices, but lines through both.
@@ -60,6 +61,7 @@ class TraceForecastRequest:
     profile: OverheadProfile | None = None
     changes: Changes = field(default_factory=Changes)
     plain_seconds: Mapping[int, float] = field(default_factory=dict)
+    plain_steps: Mapping[int, Sequence[float]] = field(default_factory=dict)
     calls: Mapping[int, RecordedCalls] = field(default_factory=dict)
     second: SecondRecording | None = None
     steps: Sequence[int] | None = None

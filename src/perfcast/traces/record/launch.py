@@ -33,7 +33,8 @@ class RankRecording:
     ``files`` by kind: ``kineto`` (the timeline of all steps), ``linked`` and ``et`` (timeline and execution
     trace of one more step). Seconds are medians of steps as the process's clock counts them, or the wall's;
     ``None`` where there was no such step. Of plain steps, those without a timeline, the medians before and
-    after the timeline count the same. ``num_ended`` are all steps of the program, recorded or not.
+    after the timeline count the same; ``plain_steps_wall_seconds`` are all but the first of each side,
+    which begins with what the recorder did. ``num_ended`` are all steps of the program, recorded or not.
     """
 
     rank: int
@@ -48,6 +49,7 @@ class RankRecording:
     steps_by: str
     problem: str
     num_ended: int = 0
+    plain_steps_wall_seconds: tuple[float, ...] = ()
 
     @property
     def slow_down(self) -> float | None:
@@ -244,6 +246,7 @@ def _rank_of(path: Path) -> RankRecording:
         steps_by=found["steps_by"],
         problem=found["problem"],
         num_ended=found.get("num_ended", 0),
+        plain_steps_wall_seconds=(*seconds["before"]["wall"][1:], *seconds["after"]["wall"][1:]),
     )
 
 

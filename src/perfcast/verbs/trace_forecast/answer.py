@@ -62,7 +62,7 @@ def _check_hosts(asked: TraceForecastQuestion) -> None:
 def _request(
     asked: TraceForecastQuestion, recorded: Sequence[Trace], most_bytes: int
 ) -> TraceForecastRequest:
-    from perfcast.traces.forecast.recording_cost import plain_step_seconds
+    from perfcast.traces.forecast.recording_cost import plain_step_seconds, plain_steps
     from perfcast.traces.forecast.request import TraceForecastRequest
     from perfcast.traces.forecast.what_if import parse_what_if
     from perfcast.traces.scaling.recorded import calls_beside
@@ -81,6 +81,7 @@ def _request(
         profile=_load_overheads(asked.overheads),
         changes=changes,
         plain_seconds=plain_step_seconds(asked.traces),
+        plain_steps=plain_steps(asked.traces),
         calls=calls_beside(asked.traces, recorded, max_bytes=most_bytes) if has_batch else {},
         second=_second(asked, most_bytes),
         steps=parse_steps("--steps", asked.steps),
