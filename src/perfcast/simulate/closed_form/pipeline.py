@@ -106,6 +106,7 @@ class _Pipeline:
         )
         self._first_delay = self._delay()
         self._end = self._ends()
+        self._left = self._left_over()
         self._reduced = self._reductions() if group.reduces_each else None
 
     def spread(self, value: _Value) -> Floats:
@@ -165,14 +166,14 @@ class _Pipeline:
 
     def _done(self) -> Floats:
         """Until each stage's gradient reductions are over; with a barrier, those of all."""
-        done = self._end + self._left()
+        done = self._end + self._left
         if self._reduced is not None:
             done = np.maximum(done, self._reduced)
         if self.group.updates_together and self.group.num_stages > 1:
             return np.broadcast_to(done.max(axis=0), done.shape)
         return done
 
-    def _left(self) -> Floats:
+    def _left_over(self) -> Floats:
         """Of gradient reductions after the last pass: what runs while a late host holds it up is over.
 
         So a device that computes longer beside the same host leaves no fewer of them.
@@ -185,7 +186,7 @@ class _Pipeline:
 
     def _exposed(self) -> Floats:
         """Seconds of each stage's gathers and gradient reductions beside the steady passes."""
-        exposed = self.spread(lambda kind: kind.last + kind.earlier) + self._left()
+        exposed = self.spread(lambda kind: kind.last + kind.earlier) + self._left
         exposed[0] += np.maximum(self._first_delay, 0.0)
         if self._reduced is not None:
             return np.maximum(exposed, self._reduced - self._end)

@@ -61,7 +61,8 @@ def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> Sta
     steady = SideWork(group.has_gathers and group.gathers_each, group.has_reductions and group.reduces_each)
     left = passes.of(chunks[0], last, steady).left
     still = left if left.any() else None
-    forwards = tuple(passes.of(chunk, FORWARD, steady, still) for chunk in chunks)
+    of_chunk = {chunk: passes.of(chunk, FORWARD, steady, still) for chunk in dict.fromkeys(chunks)}
+    forwards = tuple(of_chunk[chunk] for chunk in chunks)
     backwards = tuple(passes.of(chunk, backward, steady) for chunk in chunks)
     weights = tuple(passes.of(chunk, last, steady) for chunk in chunks) if group.splits_backward else ()
     joined = passes.joined(chunks[0], chunks[1], steady) if group.schedule == "dualpipe" else None
@@ -126,8 +127,9 @@ def _last_gradients(
     left = longer = earlier = np.zeros_like(between)
     final = SideWork(steady.gathers, group.has_reductions)
     for at in reversed(range(len(chunks))):
-        beside = np.zeros_like(left) if puts_off else np.maximum(left - between, 0.0)
-        ending = passes.of(chunks[at], part, final, beside)
+        beside = np.maximum(left - between, 0.0)
+        is_beside = bool(beside.any()) and not puts_off
+        ending = passes.of(chunks[at], part, final, beside if is_beside else None)
         left = ending.left + left if puts_off else ending.left
         earlier, longer = earlier + longer, ending.seconds - usual[at].seconds
     return longer, earlier if group.schedule == "interleaved" else np.zeros_like(left), left
