@@ -28,8 +28,10 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,7 @@ from goals import Row, report
 
 from perfcast.catalogs.clusters import load_cluster
 from perfcast.catalogs.models import load_model
+from perfcast.core.garbage import garbage_collection_paused
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -111,13 +114,24 @@ def main() -> int:
 
 
 class Calculon:
-    """Its evaluator, from a checkout."""
+    """Its evaluator, from a checkout.
+
+    Raises:
+        SystemExit: No checkout, or one whose own needs are not installed.
+    """
 
     def __init__(self, folder: Path) -> None:
+        if not (folder / "calculon" / "llm").is_dir():
+            raise SystemExit(f"{folder} is no checkout of github.com/calculon-ai/calculon")
         sys.path.insert(0, str(folder))
-        from calculon import System
-        from calculon.io import read_json_file
-        from calculon.llm import Llm
+        if find_spec("pandas") is None:  # imported for tables of all executions, which are not written here
+            sys.modules["pandas"] = ModuleType("pandas")
+        try:
+            from calculon import System
+            from calculon.io import read_json_file
+            from calculon.llm import Llm
+        except ModuleNotFoundError as error:
+            raise SystemExit(f"Calculon imports {error.name}, which is not installed here") from error
 
         self.folder, self.llm, self.read = folder, Llm, read_json_file
         self.system = System(read_json_file(str(folder / "systems" / f"{SYSTEM}.json")))
@@ -220,13 +234,14 @@ def evaluate(name: str, num_devices: int, batch: int) -> tuple[int, float]:
     entry = load_model(name)
     model = read_transformer(entry.config, entry.architecture)
     training = Training(framework="megatron", attention="math", dtype="fp16")
-    began = time.process_time()
-    fitting = enumerate_fitting(model, cluster, device, training, batch, SEQUENCE_LENGTH, Space())
-    result = evaluate_plans(
-        model, cluster, fitting.plans, training, SEQUENCE_LENGTH, device=device, cost_model=cost_model,
-        memory=fitting.memory,
-    )  # fmt: skip
-    spent = time.process_time() - began
+    with garbage_collection_paused():  # as a search does
+        began = time.process_time()
+        fitting = enumerate_fitting(model, cluster, device, training, batch, SEQUENCE_LENGTH, Space())
+        result = evaluate_plans(
+            model, cluster, fitting.plans, training, SEQUENCE_LENGTH, device=device, cost_model=cost_model,
+            memory=fitting.memory,
+        )  # fmt: skip
+        spent = time.process_time() - began
     causes = sum(result.seconds_by_cause.values())
     whole = (
         np.isfinite(result.step_seconds) & np.isclose(causes, result.step_seconds) & (result.peak_bytes > 0)

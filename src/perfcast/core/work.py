@@ -69,6 +69,13 @@ class Call:
 
     def behind(self, after: tuple[int, ...]) -> Call:
         """The same call behind these; written out, since searches build calls by the ten thousand."""
+        return self._changed(after, self.is_recomputed)
+
+    def recomputed(self) -> Call:
+        """The same call as a repetition of the forward's."""
+        return self._changed(self.after, True)
+
+    def _changed(self, after: tuple[int, ...], is_recomputed: bool) -> Call:
         return Call(
             self.operation,
             self.stream,
@@ -77,7 +84,7 @@ class Call:
             self.count,
             self.share,
             self.num_launches,
-            self.is_recomputed,
+            is_recomputed,
             self.is_weight_gradient,
             self.host_waits,
         )

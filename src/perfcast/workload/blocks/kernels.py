@@ -24,11 +24,13 @@ def scale_bytes(format_name: str, activations: int, weights: int) -> int:
     return form.activation.scale_bytes_of(activations) + form.weight.scale_bytes_of(weights)
 
 
+@lru_cache(maxsize=65536, typed=True)
 def tensor(dtype: DType, *shape: int) -> TensorType:
     """Dense, in row order."""
     return TensorType(shape, dtype)
 
 
+@lru_cache(maxsize=65536, typed=True)
 def rows_kernel(
     kind: Kind,
     name: str,

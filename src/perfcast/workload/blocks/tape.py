@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
@@ -136,7 +135,7 @@ class Tape:
 
     def _append(self, call: Call) -> int:
         index = len(self._calls)
-        self._calls.append(replace(call, is_recomputed=True) if self._is_recomputing else call)
+        self._calls.append(call.recomputed() if self._is_recomputing else call)
         if call.stream is Stream.COMPUTE:
             self._awaited, self._last_kernel = [], index
         return index

@@ -98,7 +98,9 @@ def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Integers]:
 def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
     cut = _simplest(plan, has_experts=sort.has_experts)
     local = _local(setting, cut, sort)
-    plain = _local(setting, replace(cut, recompute="none", recompute_layers=None), sort)
+    plain = local
+    if cut.recompute != "none":
+        plain = _local(setting, replace(cut, recompute="none", recompute_layers=None), sort)
     forward, backward = layer_calls(local, sort, plan.offload, plain)
     return Layer("", forward, backward, overlaps_passes=sort.has_experts and plan.overlaps_passes)
 
@@ -127,7 +129,7 @@ def _end(setting: Setting, plan: Plan, name: str) -> Layer:
 
 def _simplest(plan: Plan, *, has_experts: bool) -> Plan:
     """One of the plans under which a layer runs the same calls, so that few different ones are built."""
-    if not has_experts:
+    if not has_experts and (plan.expert_parallel > 1 or plan.expert_tensor_parallel is not None):
         plan = replace(plan, expert_parallel=1, expert_tensor_parallel=None)
     innermost = replace(
         plan,
