@@ -18,6 +18,7 @@ from perfcast.evidence.train.recorded_kernels.fit import fit_kernels, format_ker
 from perfcast.evidence.train.recorded_kernels.observe import ObservedKernels
 from perfcast.traces.forecast.eager_kernels import (
     KERNEL_FAMILIES,
+    SHARING_DOUBT,
     EagerKernels,
     load_eager_kernels,
     parse_eager_kernels,
@@ -79,9 +80,11 @@ def test_a_ratio_by_hand(tmp_path: Path):
     will = 2.0 * prices.after[0] + 2 * MICRO
     shared = sharing(H100.device, MI300X.device)
     assert found.ratio[0] == pytest.approx(will * (3 * MICRO / stated) ** shared / (3 * MICRO))
-    width = math.sqrt(1 - shared**2) * math.hypot(
+    apart = math.sqrt(1 - shared**2) * math.hypot(
         1.6449 * 0.4, math.sqrt(prices.common[0]) * math.log(prices.high[0] / prices.after[0])
     )
+    assumed = 1.6449 * SHARING_DOUBT * (1 - shared) * math.log(3 * MICRO / stated)
+    width = math.hypot(apart, assumed)
     assert found.high[0] == pytest.approx(found.ratio[0] * math.exp(width))
     assert found.low[0] == pytest.approx(found.ratio[0] * math.exp(-width))
 

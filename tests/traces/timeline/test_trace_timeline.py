@@ -248,3 +248,21 @@ def test_any_recorded_program_runs_again_as_it_did(tmp_path_factory: pytest.Temp
     path = critical_path(timeline.program, timeline.played)
     on_path = sum(timeline.program.seconds[task] for task in path)
     assert on_path <= timeline.played.makespan_seconds * (1 + 1e-9)
+
+
+def test_ranks_late_in_turns_take_as_long_in_the_long_run_as_each_of_them(tmp_path: Path):
+    """Both wait for a sum of 20 µs in each step; then rank 1 works in the first, rank 0 in the second."""
+    traces = []
+    for rank, spans in ((0, [(0, 40), (40, 280)]), (1, [(0, 140), (140, 180)])):
+        recording = Recording(rank, 2)
+        for number, ((start, end), summed) in enumerate(zip(spans, (25, 165), strict=True)):
+            recording.step(number + 1, start, end - start)
+            recording.operator("c10d::allreduce_", start, 5)
+            recording.call("cudaLaunchKernel", start + 1, 2, 2 * number + 1)
+            begun = max(start + 5, 5)
+            recording.kernel("ncclKernel_AllReduce_RING_LL_Sum_float", begun, summed - begun, 2 * number + 1)
+            recording.call("cudaStreamSynchronize", start + 6, summed - start - 6, 2 * number + 2)
+            recording.operator("aten::mm", summed, end - summed)
+        traces.append(recording.read(tmp_path))
+    steps = play_steadily(build_ranks(traces))
+    assert sum(steps) == pytest.approx(280 * MICRO, rel=0.02)

@@ -44,6 +44,8 @@ _KINDS: Mapping[OperationKind, KernelFamily] = {
 #: How much of what a recorded kernel takes beyond what is stated of it, in logarithms, it also takes on
 #: another device: its program's and its rule's share, not its library's. By what the devices have in common.
 SAME_ARCHITECTURE, SAME_VENDOR, OTHER_VENDOR = 0.95, 0.8, 0.5
+#: They are assumed: each may be off by half of what it lacks to 1 (a standard deviation).
+SHARING_DOUBT = 0.5
 
 
 @dataclass(frozen=True)

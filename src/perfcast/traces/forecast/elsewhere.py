@@ -6,6 +6,8 @@ What is stated of kernels is their price and what a vendor's libraries and launc
 What a recorded kernel takes beyond that belongs in part to its program (a rule that misses traffic, a layout)
 and comes along, and in part to one vendor's library, and does not.
 
+How much comes along is assumed, and the interval says so.
+
 Errors of prices and constants are a family's: all of its kernels err together, families err apart.
 Half-widths of a family's time add up, those of families join as the root of their summed squares.
 """
@@ -22,6 +24,7 @@ from perfcast.core.arrays import Flags, Floats
 from perfcast.core.operation import Operation
 from perfcast.traces.events import Category, Trace
 from perfcast.traces.forecast.eager_kernels import (
+    SHARING_DOUBT,
     EagerKernels,
     KernelFamily,
     VendorKernels,
@@ -127,7 +130,8 @@ def ratios_elsewhere(
             provenance[index], width[index] = AS_RECORDED, math.log(LINK_SPREAD)
         elif prices.is_known[index]:
             ratio[index] = _ratio(works, prices, index, (ours[family], theirs[family]), shared)
-            width[index] = _width(prices, index, theirs[family].deviation, shared)
+            beyond = _beyond(works, prices, index, ours[family])
+            width[index] = _width(prices, index, theirs[family].deviation, shared, beyond)
         else:
             provenance[index], width[index] = BOUNDED, math.log(BOUNDED_SPREAD)
             ratio[index] = _bounded(works, index, (ours[family], theirs[family]), bandwidth)
@@ -149,7 +153,14 @@ def _ratio(
     will = theirs.seconds(float(prices.after[index]), kernels)
     if recorded <= 0 or stated <= 0:
         return will / stated if stated > 0 else 1.0
-    return float(will * (recorded / stated) ** shared / recorded)
+    return float(will * math.exp(shared * _beyond(works, prices, index, ours)) / recorded)
+
+
+def _beyond(works: RecordedWorks, prices: PairPrices, index: int, ours: EagerKernels) -> float:
+    """What a recorded work took beyond what is stated of it, in logarithms."""
+    recorded, kernels = float(works.operator_seconds[index]), float(works.num_kernels[index])
+    stated = ours.seconds(float(prices.before[index]), kernels)
+    return math.log(recorded / stated) if recorded > 0 and stated > 0 else 0.0
 
 
 def _bounded(
@@ -164,12 +175,15 @@ def _bounded(
     return ((seconds - fixed) * bandwidth + (fixed * theirs / ours if ours else 0.0)) / seconds
 
 
-def _width(prices: PairPrices, index: int, deviation: float, shared: float) -> float:
-    """Half-width of a family's time, 90 %, in logarithms: what two devices do not share of its errors."""
+def _width(prices: PairPrices, index: int, deviation: float, shared: float, beyond: float) -> float:
+    """Half-width of a family's time, 90 %, in logarithms: what two devices do not share of its errors.
+
+    Args:
+        beyond: What was recorded over what is stated, in logarithms: how much of it comes along is assumed.
+    """
     price = math.log(prices.high[index] / prices.after[index]) if prices.after[index] > 0 else 0.0
-    return math.sqrt(1 - shared**2) * math.hypot(
-        _NORMAL * deviation, math.sqrt(float(prices.common[index])) * price
-    )
+    own = math.hypot(_NORMAL * deviation, math.sqrt(float(prices.common[index])) * price)
+    return math.hypot(math.sqrt(1 - shared**2) * own, _NORMAL * SHARING_DOUBT * (1 - shared) * beyond)
 
 
 def _group(provenance: Provenance, family: KernelFamily) -> str:

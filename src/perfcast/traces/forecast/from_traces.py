@@ -17,6 +17,8 @@ import numpy as np
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.collectives import RankCollectives, collectives_of_ranks, describe_unknown
+from perfcast.traces.forecast.eager_kernels import sharing
+from perfcast.traces.forecast.elsewhere import LEARNED
 from perfcast.traces.forecast.host import runs_on_host
 from perfcast.traces.forecast.interval import (
     DEVIATION,
@@ -59,7 +61,8 @@ _LISTED = 20
 
 @dataclass(frozen=True)
 class TraceForecast:
-    """The result; all times in seconds, of a step of the rank that takes longest.
+    """The result; all times in seconds, of a step of the rank that takes longest: as recorded and run once in
+    each step, in the long run over all of them.
 
     Attributes:
         measured_seconds: Mean of the recorded steps, each of the rank that took longest in it.
@@ -307,6 +310,15 @@ def _prices_of_host(trace: Trace, request: TraceForecastRequest) -> str | None:
     return None
 
 
+def _sharing_note(request: TraceForecastRequest) -> list[str]:
+    """How much of what kernels took beyond their prices is taken to come along to another device."""
+    before, after = request.before, request.after
+    if before is None or after is None or before.device == after.device or after.cost_model.name != LEARNED:
+        return []
+    share = f"{100 * sharing(before.device, after.device):.0f} %"
+    return [f"of what kernels took beyond their prices {share} (of its logarithm) is assumed to come along"]
+
+
 def _assumptions(
     traces: Sequence[Trace], request: TraceForecastRequest, seconds_by_provenance: Mapping[Provenance, float]
 ) -> list[str]:
@@ -329,6 +341,7 @@ def _assumptions(
         )
     if seconds_by_provenance.get(PRICED) and request.after:
         notes.append(f"the rest is recorded time × ratio of prices by {request.after.cost_model.name}")
+        notes += _sharing_note(request)
     if request.cluster is None and traces[0].world_size > 1:
         notes.append("collectives take as long as recorded on the rank that waited least")
     if len(traces) < traces[0].world_size:

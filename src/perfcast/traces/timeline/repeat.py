@@ -9,28 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfcast.traces.timeline.play import Timeline, play_ranks
+from perfcast.traces.timeline.play import play_ranks
 from perfcast.traces.timeline.program import DeviceWork, HostPiece, RankProgram, StepSpan
 
 #: Device works after which a queue is surely full, and steps never repeated more often.
 _ENOUGH_WORKS, _MAX_REPEATS, _MIN_REPEATS = 3000, 8, 3
+#: Ranks that take longer by less than this wait for each other: the first of them is told.
+_ALIKE = 1e-3
 
 
 def play_steadily(ranks: Sequence[RankProgram]) -> tuple[float, ...]:
-    """Step seconds of each recorded step in the long run, on the rank that takes longest.
+    """Step seconds of each recorded step in the long run, all of the rank that takes longest for all of them.
+
+    Ranks that wait for each other take equally long in the long run, though not in each step: where one is
+    late in this step and another in the next, the longest of each step would count the same wait twice.
 
     Raises:
         PlanError: Ranks that wait for each other.
     """
     repeats = num_repeats(ranks)
     timeline = play_ranks([repeat_program(rank, repeats) for rank in ranks])
-    return last_steps(timeline, repeats)
-
-
-def last_steps(timeline: Timeline, repeats: int) -> tuple[float, ...]:
-    """Seconds of the steps of the last repetition, in a timeline of repeated programs."""
-    steps = timeline.step_seconds
-    return steps[len(steps) - len(steps) // repeats :]
+    count = len(timeline.step_seconds) // repeats
+    each = [rank.step_seconds[len(rank.step_seconds) - count :] for rank in timeline.ranks]
+    longest = max(map(sum, each), default=0.0)
+    return next((steps for steps in each if sum(steps) >= longest * (1 - _ALIKE)), ())
 
 
 def num_repeats(ranks: Sequence[RankProgram]) -> int:
