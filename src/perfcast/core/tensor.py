@@ -104,3 +104,7 @@ class Storage:
     created_by: int
     freed_after: int | None
     created_at: str = ""
+
+    def living(self, created_by: int, freed_after: int | None) -> Storage:
+        """The same block made and dropped by other nodes; ``replace`` takes three times as long."""
+        return Storage(self.num_bytes, self.category, created_by, freed_after, self.created_at)

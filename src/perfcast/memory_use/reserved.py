@@ -40,7 +40,8 @@ VENDORS = ("nvidia", "amd")
 NUM_STEPS = 3
 #: Equal micro-batches that are followed at first; twice as many where the allocator did not settle.
 _FEWEST_KEPT = 5
-#: They are left out by so many, so that also two, three, four or six that repeat together are.
+#: They are left out by two, so that also two that repeat together are; where that does not settle by so many,
+#: for three, four or six.
 _LEFT_OUT_BY = 12
 
 
@@ -152,6 +153,8 @@ def _trace(
 def _numbers_kept(count: int) -> Iterator[int]:
     """How many of so many equal micro-batches are followed at first, and where that does not settle."""
     num_kept = _FEWEST_KEPT
+    if 2 * num_kept <= count:
+        yield num_kept + (count - num_kept) % 2
     while 2 * num_kept <= count:
         num_left_out = count - num_kept
         num_kept += num_left_out % (_LEFT_OUT_BY if num_left_out >= _LEFT_OUT_BY else 2)

@@ -11,7 +11,7 @@ units are the micro-batches. The first makes the gradients, and the last frees w
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perfcast.core.graph import Node, Phase
 from perfcast.core.tensor import Storage, Tensor
@@ -92,8 +92,8 @@ class _Unfolder:
         numbers: dict[object, int] = {}
         self.type_numbers = [numbers.setdefault(tensor.type, len(numbers)) for tensor in recording.tensors]
         self.nodes: list[Node] = []
-        # (pass, unit, offset within the stretch) → new node index
-        self.node_in_unit: dict[tuple[int, int, int], int] = {}
+        # (pass, unit) → new index of the first node of its stretch
+        self.start_in_unit: dict[tuple[int, int], int] = {}
 
     def unfold(self) -> Recording:
         self._number_copies()
@@ -218,7 +218,7 @@ class _Unfolder:
             self.node_at[index] = len(self.nodes)
             inputs = tuple(self._tensor(t, self.recording.tensors[t].storage) for t in node.inputs)
             outputs = tuple(self._tensor(t, self.recording.tensors[t].storage) for t in node.outputs)
-            self.nodes.append(replace(node, inputs=inputs, outputs=outputs))
+            self.nodes.append(node.elsewhere(node.module, inputs, outputs))
 
     def _emit_middle(self, stretches: dict[int, _Stretch], units: list[int]) -> None:
         template, twin = stretches[_TEMPLATE], stretches[_TWIN]
@@ -226,24 +226,32 @@ class _Unfolder:
         if length != twin.end - twin.start:
             raise NotFoldableError("two middle layers record different numbers of operations")
         rules = [self._rule(template.start + i, twin.start + i) for i in range(length)]
+        touched: dict[tuple[int, _Reference], int] = {}  # in the order of first use, as tensors are numbered
+        numbers = [
+            [[touched.setdefault(one, len(touched)) for one in each] for each in (inputs, outputs)]
+            for _, inputs, outputs in rules
+        ]
+        nodes = [node for node, _, _ in rules]
         for unit in units:
-            modules: dict[str, str] = {}
-            for offset, (node, inputs, outputs) in enumerate(rules):
-                self.node_in_unit[template.pass_index, unit, offset] = len(self.nodes)
-                if node.module not in modules:
-                    modules[node.module] = self._module_in_unit(node.module, unit)
-                self.nodes.append(
-                    replace(
-                        node,
-                        module=modules[node.module],
-                        inputs=tuple([self._tensor(t, self._resolve(r, unit)) for t, r in inputs]),
-                        outputs=tuple([self._tensor(t, self._resolve(r, unit)) for t, r in outputs]),
-                    )
+            self.start_in_unit[template.pass_index, unit] = len(self.nodes)
+            modules = {name: self._module_in_unit(name, unit) for name in {node.module for node in nodes}}
+            tensors = [self._tensor(tensor, self._resolve(r, unit)) for tensor, r in touched]
+            self.nodes.extend(
+                node.elsewhere(
+                    modules[node.module],
+                    tuple([tensors[number] for number in inputs]),
+                    tuple([tensors[number] for number in outputs]),
                 )
+                for node, (inputs, outputs) in zip(nodes, numbers, strict=True)
+            )
         for offset in range(length):
-            self.node_at[template.start + offset] = self.node_in_unit[template.pass_index, 1, offset]
+            self.node_at[template.start + offset] = self._node_in_unit(template.pass_index, 1, offset)
             last = self.num_units - 2
-            self.node_at[twin.start + offset] = self.node_in_unit[template.pass_index, last, offset]
+            self.node_at[twin.start + offset] = self._node_in_unit(template.pass_index, last, offset)
+
+    def _node_in_unit(self, pass_index: int, unit: int, offset: int) -> int:
+        """New index of a node by its place in the stretch of a unit."""
+        return self.start_in_unit[pass_index, unit] + offset
 
     def _rule(
         self, in_template: int, in_twin: int
@@ -296,33 +304,31 @@ class _Unfolder:
     def _emit_storages(self) -> list[Storage]:
         old = self.recording.storages
         emitted = [
-            replace(
-                storage,
-                created_by=self.node_at.get(storage.created_by, -1),
-                freed_after=None
-                if storage.freed_after is None
-                else self.node_at.get(storage.freed_after, -1),
+            storage.living(
+                self.node_at.get(storage.created_by, -1),
+                None if storage.freed_after is None else self.node_at.get(storage.freed_after, -1),
             )
             for storage in old
         ]
         emitted.extend(Storage(0, "", -1, None) for _ in self.copies)
         for template, twin in self.twin_of.items():
             free = self._free_rule(old[template].freed_after, old[twin].freed_after)
+            created = self._creation(old[template].created_by)
             for unit in range(1, self.num_units - 1):
                 index = self._storage_in_unit(template, unit)
-                emitted[index] = replace(
-                    old[template],
-                    created_by=self._created_in(old[template].created_by, unit),
-                    freed_after=self._freed_in(free, unit, emitted[template], emitted[twin]),
+                emitted[index] = old[template].living(
+                    -1 if created is None else self._node_in_unit(created[0], unit, created[1]),
+                    self._freed_in(free, unit, emitted[template], emitted[twin]),
                 )
         return emitted
 
-    def _created_in(self, node: int, unit: int) -> int:
+    def _creation(self, node: int) -> tuple[int, int] | None:
+        """Pass and place of the node that creates a template's storage; None: it was there before."""
         if node < 0:
-            return -1
+            return None
         stretch = self._stretch_of(node)
         assert stretch is not None
-        return self.node_in_unit[stretch.pass_index, unit, node - stretch.start]
+        return stretch.pass_index, node - stretch.start
 
     def _free_rule(self, in_template: int | None, in_twin: int | None) -> tuple[int, int, int] | None:
         """(unit offset, pass, place) of the node after which both are freed; None: the same node."""
@@ -353,7 +359,7 @@ class _Unfolder:
             return template.freed_after
         if target > self.num_units - 2:
             return twin.freed_after
-        return self.node_in_unit[pass_index, target, place]
+        return self._node_in_unit(pass_index, target, place)
 
     def _stretch_of(self, node: int) -> _Stretch | None:
         return next((s for s in self.stretches if s.start <= node < s.end), None)

@@ -48,7 +48,9 @@ def timeline_section(forecast: Forecast) -> Section:
 
 def timeline_figure(forecast: Forecast) -> Figure:
     """A lane each for phases, modules (equal layers one by one) and operations."""
-    pieces = [*_phases(forecast), *_modules(forecast), *_operations(forecast)]
+    timed = _timed(forecast)
+    phases = list(_phases(timed))
+    pieces = [*phases, *_modules(timed), *_operations(forecast, timed)]
     return Figure(
         name="timeline",
         zooms=True,
@@ -63,13 +65,11 @@ def timeline_figure(forecast: Forecast) -> Figure:
             is_reversed=True,
             has_grid=False,
         ),
-        labels=tuple(
-            Label(x=piece.start_seconds, text=piece.look) for piece in _first_of_each(_phases(forecast))
-        ),
+        labels=tuple(Label(x=piece.start_seconds, text=piece.look) for piece in _first_of_each(phases)),
     )
 
 
-def _first_of_each(pieces: Iterator[Piece]) -> list[Piece]:
+def _first_of_each(pieces: Sequence[Piece]) -> list[Piece]:
     """The first piece of each look."""
     found: dict[str, Piece] = {}
     for piece in pieces:
@@ -93,15 +93,15 @@ def _timed(forecast: Forecast) -> list[_Timed]:
     return [_Timed(node, start, end) for node, start, end in spans if end > start]
 
 
-def _phases(forecast: Forecast) -> Iterator[Piece]:
-    for phase, group in groupby(_timed(forecast), lambda timed: timed.node.phase.value):
+def _phases(every: Sequence[_Timed]) -> Iterator[Piece]:
+    for phase, group in groupby(every, lambda timed: timed.node.phase.value):
         nodes = list(group)
         yield Piece(0, phase, nodes[0].start_seconds, nodes[-1].end_seconds, phase)
 
 
-def _modules(forecast: Forecast) -> Iterator[Piece]:
+def _modules(every: Sequence[_Timed]) -> Iterator[Piece]:
     """Neighbours of one layer together; every other stretch in another shade."""
-    groups = groupby(_timed(forecast), lambda timed: _layer_of(timed.node.module))
+    groups = groupby(every, lambda timed: _layer_of(timed.node.module))
     for place, (module, group) in enumerate(groups):
         nodes = list(group)
         look = "layers" if place % 2 else "layers, every other"
@@ -116,11 +116,11 @@ def _layer_of(path: str) -> str:
     return ".".join(parts[: numbers[0] + 1]) if numbers else parts[0]
 
 
-def _operations(forecast: Forecast) -> Iterator[Piece]:
+def _operations(forecast: Forecast, every: Sequence[_Timed]) -> Iterator[Piece]:
     """Each by itself where it can be seen, else with its neighbours."""
     least = forecast.step_seconds / NUM_BINS
     run: list[_Timed] = []
-    for timed in _timed(forecast):
+    for timed in every:
         is_long = timed.end_seconds - timed.start_seconds >= least
         if run and (is_long or timed.end_seconds - run[0].start_seconds > least):
             yield _joined(forecast, run)
