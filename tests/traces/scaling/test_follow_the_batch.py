@@ -336,3 +336,30 @@ def test_samples_folded_into_the_groups_of_a_convolution_follow():
     script.call("aten::conv2d", image, weight, None, (1, 1), (1, 1), (1, 1), 128, out=made)
     script.call("aten::relu", made, out=script.tensor("o", (1, 128, 8, 8)))
     assert last_shapes(script) == ((1, 512, 8, 8),)
+
+
+def test_a_gradient_of_parts_is_as_large_as_what_they_were_taken_of():
+    script = Script()
+    x = script.linear(script.data("x", (16, 40)), 40, "h")  # 40 is no multiple of the batch
+    part, grad = script.tensor("part", (16, 30)), script.linear(script.data("y", (16, 8)), 30, "g")
+    script.call("aten::slice.Tensor", x, 1, 0, 30, 1, out=part)
+    made = script.tensor("made", (16, 40))
+    script.call("aten::slice_backward", grad, (16, 40), 1, 0, 30, 1, out=made)
+    place = script.call("aten::relu", made, out=script.tensor("r", (16, 40)))
+    assert script.scaled().shapes(place) == ((64, 40),)
+    assert not script.scaled().assumed(place)
+
+
+def test_states_of_a_layer_over_packed_steps_follow_its_rows():
+    script = Script()
+    x = script.linear(script.data("x", (16, 20, 8)), 32, "h")
+    packed, lengths = script.tensor("packed", (198, 32)), script.tensor("lengths", (20,), "int64")
+    script.call("aten::_pack_padded_sequence", x, script.tensor("l", (16,), "int64"), True)
+    script.calls[-1] = replace(script.calls[-1], outputs=(packed, lengths))
+    state = script.tensor("s", (2, 16, 32))
+    script.call("aten::zeros", (2, 16, 32), 6, None, None, None, out=state)
+    weights = (script.tensor("w", (96, 32)), script.tensor("v", (96, 32)))
+    place = script.call("aten::gru.data", packed, lengths, state, weights, False, 2, 0.0, True, False)
+    scaling = script.scaled()
+    assert scaling.shapes(place)[:3] == ((792, 32), (20,), (2, 64, 32))
+    assert not scaling.is_open(place)

@@ -51,3 +51,17 @@ def test_tokens_turned_before_samples_are_told_apart_by_what_runs():
     # a sample's, or a token's of all samples: 16 rows or 64
     place = rows.call("aten::select.int", alike(16, 16, 8), 0, 0)
     assert rows.scaled().is_open(place)
+
+
+def test_places_found_among_tokens_follow_them_where_results_are_not_recorded():
+    rows = Rows()
+    rows.call("aten::randn", (16, 24), 6, None, None, None)
+    rows.call("aten::gt.Scalar", alike(16, 24), 0.5)
+    mask = TensorArgument(None, None, "bool", (16, 24), (24, 1))
+    found = TensorArgument(None, None, "int64", (150, 2), (2, 1))
+    rows.call("aten::nonzero", mask)
+    place = rows.call("aten::as_strided_", found, (150, 2), (2, 1), None)
+    rows.calls[-2] = ScalingCall(place - 1, "aten::nonzero", "default", (mask,), None, place)
+    place = rows.call("aten::select.int", found, 1, 0)
+    assert rows.scaled().shapes(place) == ((600, 2),)
+    assert not rows.scaled().is_open(place)

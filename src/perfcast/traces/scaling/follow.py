@@ -28,6 +28,7 @@ from perfcast.traces.scaling.extents import (
 from perfcast.traces.scaling.given_sizes import Shapes, by_given_sizes, gathered_samples
 from perfcast.traces.scaling.joins import join, join_all
 from perfcast.traces.scaling.meta import parameters_of
+from perfcast.traces.scaling.pieces import CUTS
 from perfcast.traces.scaling.primes import Place, run
 from perfcast.traces.scaling.rules import SEARCHES, Dims, dim_alike, rule_of
 from perfcast.traces.scaling.running import by_running
@@ -41,9 +42,16 @@ from perfcast.traces.scaling.sparse import (
     told,
 )
 from perfcast.traces.scaling.tensors import Tensors, key_of, parameters_among
+from perfcast.traces.scaling.windows import by_strides
 
 #: Layers over steps, with their states' batch in the second dim.
 _RECURRENT = frozenset({"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"})
+#: Take parts of a tensor; their gradients say its sizes.
+_TAKEN_OF = CUTS | frozenset(
+    f"aten::{name}"
+    for name in ("select", "unfold", "diagonal", "max", "min", "median", "mode", "topk", "sort")
+)
+_WINDOWS = frozenset({"aten::as_strided", "aten::as_strided_", "aten::resize_"})
 _ACCUMULATION = "torch::autograd::AccumulateGrad"
 
 
@@ -93,6 +101,7 @@ class _Follower:
         self._tensors = Tensors(assumptions, batch, world_size, parameters)
         self.found = Followed(assumptions, literals=self._tensors.literals)
         self._settled_until = -1  # the last place below a call whose results are known
+        self._recurrent_until = -1  # the last place below a layer over steps
         self._unsettled: list[tuple[ScalingCall, tuple[Dims, ...]]] = []
 
     # What tensors are made of
@@ -111,8 +120,7 @@ class _Follower:
                     self._fix(dims)
             return
         is_inside = call.place <= self._settled_until
-        if call.operator == "aten::copy_" and len(own) > 1:
-            join_all(self.found.assumptions, zip(reversed(own[0]), reversed(own[1]), strict=False))
+        self._note(call, own)
         if is_inside and self._is_known(call):
             return
         made = self._made_by(call)
@@ -125,6 +133,15 @@ class _Follower:
         elif not is_inside:
             self._expect(call, own)
             self._unsettled.append((call, own))
+
+    def _note(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
+        """What an operator tells whether or not its results are known."""
+        if call.operator in _RECURRENT:  # each step takes the samples that are left: a share of them
+            self._recurrent_until = max(self._recurrent_until, call.last_below)
+        if call.operator in _TAKEN_OF and own:
+            self._tensors.note_cut(next(tensors_in(call.arguments)).shape, own[0])
+        if call.operator == "aten::copy_" and len(own) > 1:
+            join_all(self.found.assumptions, zip(reversed(own[0]), reversed(own[1]), strict=False))
 
     def _chosen(
         self, call: ScalingCall, given: Sequence[tuple[TensorArgument, Dims, str]]
@@ -215,20 +232,36 @@ class _Follower:
             return [gathered]
         if shapes is not None and self._is_fixed(call, own):
             return [tuple(map(fixed, shape)) if shape is not None else None for shape in shapes]
-        if call.operator == "aten::as_strided" and call.outputs and call.outputs[0] is not None:
-            window = self._tensors.window(call.outputs[0])
-            if window is not None:
-                return [window]
+        window = self._window(call, own, made)
+        if window is not None:
+            return [window]
         self._join_parts(call, own)
         found = self._sparse_outputs(call, own, shapes)
-        if found is None:
+        if found is None and not (call.operator in CUTS and call.place <= self._recurrent_until):
             found = by_given_sizes(self._tensors, call, own, shapes)
         if found is None:
             found = self._by_rule(call, own, shapes)
         if found is not None or shapes is None:
             return found
         literals = self._tensors.literals_of(call)
-        return by_running(self.found.assumptions, call, own, literals, shapes, may_join=not is_inside)
+        may_join = not is_inside or call.place <= self._recurrent_until
+        return by_running(self.found.assumptions, call, own, literals, shapes, may_join=may_join)
+
+    def _window(self, call: ScalingCall, own: tuple[Dims, ...], made: Made) -> Dims | None:
+        """What another window onto a tensor's memory is made of; None where its strides do not show it."""
+        given = call.arguments[0] if call.arguments else None
+        if call.operator not in _WINDOWS or not made or not isinstance(given, TensorArgument):
+            return None
+        result = made[0]
+        if result is None:
+            return None
+        found = self._tensors.window(result) if call.outputs is not None else None
+        if found is None:
+            found = own[0] if given.shape == result.shape else by_strides(result, given, own[0])
+        if found is not None:
+            literals = self._tensors.literals_of(call)
+            join_all(self.found.assumptions, [(d, found[at or 0]) for (_, at), d in literals.items()])
+        return found
 
     def _is_fixed(self, call: ScalingCall, own: tuple[Dims, ...]) -> bool:
         """Whether nothing that a call is given may follow the batch."""
@@ -284,11 +317,8 @@ class _Follower:
             join_all(self.found.assumptions, zip(reversed(own[0][1:]), reversed(own[-1][1:]), strict=False))
         if call.operator == "aten::masked_select" and len(own) == 2:
             join_all(self.found.assumptions, zip(reversed(own[0]), reversed(own[1]), strict=False))
-        if call.operator in _RECURRENT and len(own) > 1 and len(own[0]) == 3 == len(own[1]):
-            at = 0 if call.arguments[-1] is True else 1
-            join_all(
-                self.found.assumptions, [(own[0][at], state[1]) for state in own[1:3] if len(state) == 3]
-            )
+        if call.operator in _RECURRENT:
+            self._join_states(call, own)
         if call.operator not in ("aten::cat", "aten::stack", "aten::concat"):
             return
         for first, second in pairwise(own):
@@ -297,6 +327,15 @@ class _Follower:
                     is_along = call.operator != "aten::stack" and a is first[_at(call, len(first))]
                     if not is_along:
                         join(self.found.assumptions, a, b)
+
+    def _join_states(self, call: ScalingCall, own: tuple[Dims, ...]) -> None:
+        """A layer over steps keeps a state for each sample; packed data have rows of all steps."""
+        for state in own[1:]:
+            if len(state) != 3 or len(own[0]) not in (2, 3):
+                continue
+            at = 0 if len(own[0]) == 2 or call.arguments[-1] is True else 1
+            if len(own[0]) == 2 or size_of(own[0][at]) == size_of(state[1]):
+                join(self.found.assumptions, own[0][at], state[1])
 
     def _join_mask(self, indices: tuple[Argument, ...], own: tuple[Dims, ...]) -> None:
         """A mask is as large as the dims that it picks from."""

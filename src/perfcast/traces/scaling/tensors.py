@@ -71,6 +71,7 @@ class Tensors:
         self._held: dict[Hashable, tuple[Dims, Dims]] = {}  # places and values of sparse tensors
         self._made: set[Hashable] = set()  # storages that calls made
         self._pending: list[tuple[str, Shape, Powers]] = []
+        self._cut: dict[Shape, Dims | None] = {}  # what forward operators took parts of, where one alone fits
         self._others: dict[Hashable, list[Dims]] = {}  # of tensors that nothing tells apart: earlier makeups
 
     def is_known(self, tensor: TensorArgument) -> bool:
@@ -228,6 +229,12 @@ class Tensors:
         found = None if given is None else self._held.get(key_of(given))
         return None if found is None or which is None else found[which]
 
+    def note_cut(self, shape: Shape, dims: Dims) -> None:
+        """Note what a part is taken of: its gradient is made in the same sizes again."""
+        known = self._cut.get(shape, dims)
+        is_one = known is not None and self.canonical(known) == self.canonical(dims)
+        self._cut[shape] = dims if is_one else None
+
     def literals_of(self, call: ScalingCall) -> dict[Place, Dim]:
         """Numbers among the arguments that are sizes, each something of its own."""
         known = self.literals.get(call.place)
@@ -259,7 +266,13 @@ class Tensors:
         return found
 
     def _beside(self, sizes: tuple[int, ...], call: ScalingCall) -> Dims:
-        """Sizes that an operator takes beside its tensors, each a variable of its own."""
+        """Sizes that an operator takes beside its tensors, each a variable of its own.
+
+        A gradient of parts is made as large as what they were taken of.
+        """
+        whole = self._cut.get(sizes) if call.operator.endswith("_backward") else None
+        if whole is not None:
+            return whole
         evidence = evidence_of_literals(sizes, self.batch)
         what = f"a size given to {call.operator}"
         return tuple(self._variable(size, own, what) for size, own in zip(sizes, evidence, strict=True))
