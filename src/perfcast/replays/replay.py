@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from perfcast.measure.collectives.environment import Place
+from perfcast.replays.build.deeper import count_hidden_graphs
 from perfcast.replays.judge.fidelity import Fidelity, judge
 from perfcast.replays.judge.host_gaps import HostGaps
 from perfcast.replays.play.apart import run_apart
@@ -181,8 +182,24 @@ def _recorded_kernels(prepared: Prepared) -> tuple[dict[str, float] | None, floa
     return {one.label: one.seconds / steps for one in found.kinds}, found.num_launches / steps
 
 
+def _compiled_note(prepared: Prepared, host_gaps: HostGaps) -> tuple[str, ...]:
+    """Generated code for a processor is no operator: nothing in a trace stands for it."""
+    hidden = count_hidden_graphs(prepared.source.execution_trace)
+    if not hidden:
+        return ()
+    kept = (
+        "--host-gaps keeps the host busy in its place"
+        if host_gaps == "off"
+        else "the host is kept busy in its place"
+    )
+    return (
+        f"{hidden} compiled graphs (torch.compile) run code of their own, which the recording has no "
+        f"operators for: only the operators that they call are played and counted; {kept}",
+    )
+
+
 def _notes(prepared: Prepared, host_gaps: HostGaps) -> tuple[str, ...]:
-    notes = list(prepared.program.rebuilt)
+    notes = [*prepared.program.rebuilt, *_compiled_note(prepared, host_gaps)]
     untimed = count_untimed(prepared.program)
     if untimed:
         notes.append(

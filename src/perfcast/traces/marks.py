@@ -14,6 +14,8 @@ ASKING = ("nccl:", "rccl:", "ucc:", "mpi:", "xccl:", "hccl:")
 COLLECTIVE_RECORD = "record_param_comms"
 #: End of the names of operators that wait for what was asked for (``_c10d_functional::wait_tensor``).
 WAIT = "c10d_functional::wait_tensor"
+#: Beginning of the name of the range in which a graph that torch.compile made runs; its hash follows.
+COMPILED_GRAPH = "## Call CompiledFxGraph"
 _ROOT = "[pytorch|profiler|execution_"
 
 

@@ -11,6 +11,8 @@ from torch.profiler import ExecutionTraceObserver
 
 from made_up_traces import execution_trace, node, tensor
 from perfcast.replays.build.build import build_program
+from perfcast.replays.build.deeper import count_hidden_graphs
+from perfcast.traces.execution_trace.reader import read_execution_trace
 
 FLOAT = "Tensor(float)"
 RELU = "aten::relu(Tensor self) -> Tensor"
@@ -67,6 +69,16 @@ def test_an_operator_with_a_kernel_of_its_own_is_left_out_by_name(tmp_path: Path
     assert [call.operator for call in program.calls] == ["aten::relu"]
 
 
+def test_compiled_graphs_without_a_recorded_kernel_are_counted(tmp_path: Path):
+    nodes = [
+        node(3, "## Call CompiledFxGraph abc ##"),
+        one_to_one(4, RELU, 10, 11, 8, parent=3),
+        node(5, "## Call CompiledFxGraph def ##"),
+        one_to_one(6, RELU, 11, 12, 8),
+    ]
+    assert count_hidden_graphs(execution_trace(tmp_path, nodes)) == 2
+
+
 def test_what_ran_under_autocast_is_played_in_the_type_it_ran_in(tmp_path: Path):
     path = tmp_path / "step.json"
     weight, given = torch.rand(8, 8), torch.rand(4, 8)
@@ -76,8 +88,6 @@ def test_what_ran_under_autocast_is_played_in_the_type_it_ran_in(tmp_path: Path)
         torch.nn.functional.linear(given, weight)
     observer.stop()
     observer.unregister_callback()
-    from perfcast.traces.execution_trace.reader import read_execution_trace
-
     program = build_program(read_execution_trace(path))
     names = [call.operator for call in program.calls]
     assert "aten::linear" in names

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ from perfcast.errors import InputError, TraceError
 from perfcast.replays.generate.fresh import play_fresh
 from perfcast.replays.generate.generate import generate
 from perfcast.replays.generate.proven import generate_proven
+from perfcast.replays.generate.standalone.benchmark import refused
 from perfcast.replays.program.combine import concatenate
 from perfcast.replays.program.program import (
     Buffer,
@@ -304,6 +306,35 @@ def test_sizes_that_depend_on_the_number_of_ranks_are_refused_among_another(tmp_
     failed = play_fresh(made, 3, ["--repeat", "0"])
     assert failed.state == "failed"
     assert "is of 2 ranks, and 3 were started" in failed.reason
+
+
+def test_a_rank_whose_partner_never_comes_gives_up_and_says_what_to_do(tmp_path):
+    generate([all_reduced(2)], tmp_path / "two")
+    place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    command = [sys.executable, "-I", str(tmp_path / "two" / "benchmark.py"), "--timeout", "1"]
+    done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "rank 1 of 2 did not meet the others within 1 s" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_benchmark_that_is_told_to_end_leaves_no_rank_behind(tmp_path):
+    generate([all_reduced(2)], tmp_path / "two")
+    command = [sys.executable, "-I", str(tmp_path / "two" / "benchmark.py"), "--repeat", "1000000"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        while len(ranks := children.read_text(encoding="utf-8").split()) < 2:
+            assert parent.poll() is None
+        parent.terminate()
+        assert parent.wait(30) == 143
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks)
+
+
+def test_messages_between_two_ranks_are_never_offered_among_another_number(capsys):
+    assert refused({"world_size": 2, "collectives": ["all_gather", "send"]}, 3) == 2
+    told = capsys.readouterr().err
+    assert "what its send exchange has no other end" in told
+    assert "generate it again" not in told
 
 
 def test_what_cannot_run_is_left_out_with_its_reason_and_the_rest_played(tmp_path):

@@ -93,6 +93,7 @@ def test_lists_get_one_tensor_for_each_rank():
         ((0, 1), 4, 8, 5, (4, 5)),  # tensor parallel: neighbours
         ((0, 2), 4, 8, 5, (5, 7)),  # data parallel: every second
         ((1, 3), 4, 2, 1, (1,)),  # its partner is gone
+        ((0,), 4, 4, 3, (3,)),  # a group of its own, played by another
         ((0, 1, 3), 4, 3, 0, (0, 1)),  # no axis: those that are there
     ],
 )

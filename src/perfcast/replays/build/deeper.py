@@ -15,6 +15,7 @@ An operator does nothing of its own, or nothing that a replay could repeat by ca
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable
 
@@ -23,6 +24,7 @@ from perfcast.replays.play.operators import OperatorTable, full_name
 from perfcast.replays.program.schema_text import SchemaArgument, parse_schema
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, Value, tensors_in
+from perfcast.traces.marks import COMPILED_GRAPH
 
 #: Labels of the dispatcher where it hands an operator to Python (c10's ``PythonFallbackKernel``).
 _IN_PYTHON = frozenset({"PythonSubclass", "PythonDispatchMode"})
@@ -43,6 +45,17 @@ def deeper_nodes(
         if _is_made_of_known(node, trace, operators, namespaces):
             found.add(node.id)
     return frozenset(found)
+
+
+def count_hidden_graphs(trace: ExecutionTrace) -> int:
+    """Runs of compiled graphs below which no generated kernel was recorded: their code is no operator."""
+    kernels = [node.id for node in trace.nodes if node.kernel_backend]
+    found = 0
+    for node in trace.nodes:
+        if node.name.startswith(COMPILED_GRAPH):
+            place = bisect.bisect_right(kernels, node.id)
+            found += place == len(kernels) or kernels[place] > trace.last_below[node.id]
+    return found
 
 
 def _hiding(trace: ExecutionTrace, operators: OperatorTable) -> set[int]:

@@ -110,7 +110,7 @@ def _of_splits(group: GroupKey, here: int, one: CollectivePart, rank: int, other
         return ""
     return (
         f"all_to_all: rank {here} sends {sent:g} elements to rank {rank}, which expects {expected:g}: "
-        "traces of several ranks must be of one run, and one trace for several needs --rebalance equal"
+        "traces of several ranks must be of one run, and one trace for several needs --rebalance"
     )
 
 
@@ -135,10 +135,15 @@ def _of_pairs(group: GroupKey, members: Mapping[int, Sequence[CollectivePart]]) 
     for (source, target), (sent, received) in ends.items():
         if sent != received:
             return (
-                f"rank {source} of it sends {len(sent)} messages of {_shown(sent)} elements to its rank "
-                f"{target}, which expects {len(received)} of {_shown(received)}"
+                f"rank {source} of it sends {_messages(sent)} to its rank "
+                f"{target}, which expects {_messages(received)}: messages between two ranks go to those that "
+                "were recorded, so play as many ranks as the recording has, each with its own trace"
             )
     return ""
+
+
+def _messages(numbers: Sequence[int]) -> str:
+    return f"{len(numbers)} messages of {_shown(numbers)} elements" if numbers else "none"
 
 
 def _shown(numbers: Sequence[int]) -> str:

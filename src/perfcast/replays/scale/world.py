@@ -87,8 +87,10 @@ def scaled_ranks(ranks: Sequence[int], before: int, after: int, rank: int) -> tu
 
     A group of all stays one of all. Ranks at even distances (data or tensor parallel groups) are an axis of
     a mesh: the group is that of ``rank`` along this axis, as far as there are ranks. Of others, those that
-    are there remain.
+    are there remain. A rank's group of its own stays its own.
     """
+    if len(ranks) == 1 < before:
+        return (rank,)
     if len(ranks) == before:
         return tuple(range(after))
     distances = {second - first for first, second in pairwise(ranks)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -28,6 +29,8 @@ import torch
 FOLDER = Path(__file__).resolve().parent
 #: Collectives whose tensors are as large among any number of ranks.
 OF_ANY_SIZE = {"all_reduce", "broadcast", "reduce", "barrier"}
+#: Messages from one rank to another.
+BETWEEN_TWO = {"send", "receive"}
 
 
 def main() -> int:
@@ -52,9 +55,12 @@ def main() -> int:
         device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0'))}"
     tensors = import_module("replayed.tensors").Tensors(device, options.seed, has_pauses=options.host_gaps)
     if has_collectives:
-        tensors.collectives = import_module("replayed.collectives").Collectives(
-            groups, tensors.device, options.backend
-        )
+        try:
+            tensors.collectives = import_module("replayed.collectives").Collectives(
+                groups, tensors.device, options.backend, options.timeout
+            )
+        except (RuntimeError, ValueError) as error:
+            return not_met(rank, world_size, options.timeout, error)
     elif manifest["has_collectives"]:
         tensors.collectives = import_module("replayed.collectives").Muted()
     try:
@@ -82,6 +88,9 @@ def parse_arguments(manifest: dict[str, Any]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the made-up contents")
     parser.add_argument("--host-gaps", action="store_true", help="keep the host busy where it was")
     parser.add_argument("--backend", default="", help="of collectives: gloo or nccl; default: by device")
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, help="seconds that ranks wait for each other; default: 300"
+    )
     parser.add_argument("--alone", action="store_true", help="one rank; collectives are left out")
     parser.add_argument(
         "--lean",
@@ -89,8 +98,8 @@ def parse_arguments(manifest: dict[str, Any]) -> argparse.Namespace:
         help="make given tensors when first needed and free them after their last use, off the clock",
     )
     options = parser.parse_args()
-    if options.repeat < 0 or options.warm_up < 0 or options.threads < 1:
-        parser.error("--threads is at least 1, --repeat and --warm-up at least 0")
+    if options.repeat < 0 or options.warm_up < 0 or options.threads < 1 or not options.timeout >= 1.0:
+        parser.error("--threads and --timeout are at least 1, --repeat and --warm-up at least 0")
     return options
 
 
@@ -113,12 +122,28 @@ def groups_among(
 
 def refused(manifest: dict[str, Any], world_size: int) -> int:
     """Says which number of ranks this benchmark is of."""
-    own = int(manifest["world_size"])
+    own, names = int(manifest["world_size"]), list(manifest["collectives"])
+    reason, other = "has other sizes", f", or generate it again with --world-size {world_size}"
+    if not BETWEEN_TWO.isdisjoint(names):
+        names = [name for name in names if name in BETWEEN_TWO]
+        reason, other = "has no other end", ""
     print(
         f"this benchmark is of {own} ranks, and {world_size} were started: what its "
-        f"{', '.join(manifest['collectives'])} exchange has other sizes among another number. "
+        f"{', '.join(names)} exchange {reason} among another number. "
         f"Start {own} (torchrun --nproc-per-node {own} benchmark.py), "
-        f"play one rank without collectives (--alone), or generate it again with --world-size {world_size}",
+        f"play one rank without collectives (--alone){other}",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def not_met(rank: int, world_size: int, timeout: float, error: BaseException) -> int:
+    """Says that the ranks did not find each other."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+    print(
+        f"rank {rank} of {world_size} did not meet the others within {timeout:.0f} s: {first}. "
+        f"Start all of them (torchrun --nproc-per-node {world_size} benchmark.py), wait longer (--timeout), "
+        "or play one rank without collectives (--alone)",
         file=sys.stderr,
     )
     return 2
@@ -243,24 +268,39 @@ def meeting(world_size: int) -> dict[str, str]:
 def start_ranks(world_size: int) -> int:
     """This program once for each rank, on this machine; the first exit code that is not 0.
 
-    Where one rank fails, the others, which would wait for it, are stopped.
+    Where one rank fails, or this process is told to end, the others are stopped.
     """
     common = meeting(world_size)
     command = [sys.executable, "-I", str(Path(__file__).resolve()), *sys.argv[1:]]
-    ranks = [
-        subprocess.Popen(command, env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(world_size)
-    ]
-    while any(rank.poll() is None for rank in ranks):
-        if any(rank.poll() for rank in ranks):
-            time.sleep(1.0)
-            for rank in ranks:
-                if rank.poll() is None:
-                    rank.terminate()
-            break
-        time.sleep(0.05)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    ranks: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in range(world_size):
+            own = {**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            ranks.append(subprocess.Popen(command, env=own))
+        while any(rank.poll() is None for rank in ranks):
+            if any(rank.poll() for rank in ranks):
+                time.sleep(1.0)
+                break
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        end(ranks)
     codes = [rank.wait() for rank in ranks]
     return next((code for code in codes if code > 0), next((1 for code in codes if code), 0))
+
+
+def end(ranks: list[subprocess.Popen[bytes]]) -> None:
+    """Stops those that still run."""
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.terminate()
+    for rank in ranks:
+        try:
+            rank.wait(5.0)
+        except subprocess.TimeoutExpired:
+            rank.kill()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -32,17 +33,21 @@ class Muted:
 class Collectives:
     """Starts collectives and waits for them; those under way are known by the number of their call.
 
-    ``groups`` are the groups of all ranks, which every rank makes in the same order.
+    ``groups`` are the groups of all ranks, which every rank makes in the same order; ``timeout`` is how many
+    seconds ranks wait for each other.
     """
 
-    def __init__(self, groups: Mapping[str, Sequence[int]], device: torch.device, backend: str) -> None:
+    def __init__(
+        self, groups: Mapping[str, Sequence[int]], device: torch.device, backend: str, timeout: float
+    ) -> None:
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        dist.init_process_group(backend or ("nccl" if device.type == "cuda" else "gloo"))
+        limit = timedelta(seconds=timeout)
+        dist.init_process_group(backend or ("nccl" if device.type == "cuda" else "gloo"), timeout=limit)
         self.device = device
         self.under_way: dict[int, Any] = {}
         self.ranks = {name: tuple(ranks) for name, ranks in groups.items()}
-        self.groups = {name: dist.new_group(list(ranks)) for name, ranks in self.ranks.items()}
+        self.groups = {name: dist.new_group(list(ranks), timeout=limit) for name, ranks in self.ranks.items()}
         self.by_name: dict[str, Callable[..., Any]] = {
             "all_reduce": self.all_reduce,
             "all_gather": self.all_gather,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from perfcast.replays.judge.fidelity import Fidelity, Pair
@@ -37,7 +38,7 @@ def document_of(ranks: Sequence[Fidelity]) -> Document:
         )
         for one in ranks
     )
-    return Document(title=f"Replay of {len(ranks)} ranks", blocks=sections)
+    return Document(title=f"Replay of {len(ranks)} ranks", cards=_cards_of_all(ranks), blocks=sections)
 
 
 def describe_program(program: ReplayProgram) -> str:
@@ -46,6 +47,17 @@ def describe_program(program: ReplayProgram) -> str:
     chosen = ", ".join(f"{key} {value}" for key, value in program.selection.items())
     rank = f", rank {program.rank} of {program.world_size}" if program.world_size > 1 else ""
     return f"{Path(program.source).name}{rank}: {len(program.calls)} calls of {steps} ({chosen})"
+
+
+def _cards_of_all(ranks: Sequence[Fidelity]) -> tuple[Card, ...]:
+    """What decides over all: the rank that plays least of its recording, and the one that works longest."""
+    least = min(ranks, key=lambda one: one.operation_coverage)
+    most = max(ranks, key=lambda one: one.processor.median)
+    coverage, processor = _cards(least)[0], _cards(most)[1]
+    return (
+        replace(coverage, detail=f"{coverage.detail}, the least: rank {least.program.rank}"),
+        replace(processor, detail=f"{processor.detail}, the most: rank {most.program.rank}"),
+    )
 
 
 def _cards(fidelity: Fidelity) -> tuple[Card, ...]:
