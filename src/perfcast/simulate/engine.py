@@ -147,6 +147,8 @@ class _Pools:
 def _number_units(program: Program) -> Integers:
     """[tasks]: the unit of each, in the order of (priority, first task)."""
     tasks = np.arange(program.num_tasks)
+    if not len(program.collective_sizes) and not len(program.priorities):
+        return tasks
     first = tasks
     if len(program.collective_sizes):
         collectives = np.asarray(program.collectives, dtype=np.int64)
