@@ -329,3 +329,39 @@ def test_what_was_launched_before_a_late_rank_begins_begins_with_it(tmp_path: Pa
     found = chakra_from_traces(traces)
     paths = [longest_path(trace).micros * MICRO for trace in found.workload.traces]
     assert paths == pytest.approx(found.measured_seconds, abs=2 * MICRO)
+
+
+def test_messages_that_one_kernel_carries_out_are_a_node_each_with_peer_and_size(tmp_path: Path) -> None:
+    """``batch_isend_irecv`` of two ranks: 100 elements one way, 7 the other; some sizes stand at one end."""
+    ranks = []
+    for rank in (0, 1):
+        recording = Recording(rank, 2)
+        recording.step(1, 0, 300)
+        for place, (name, elements) in enumerate((("send", 0 if rank else 100), ("recv", 0 if rank else 7))):
+            told = {"Collective_name": name, "In_msg_nelems": elements, "Out_msg_nelems": elements,
+                    "dtype": "Float", "Group_size": 2, "Process_Group_Name": "0",
+                    "Process_Group_Ranks": "[0, 1]", "Rank": 1 - rank}  # fmt: skip
+            recording.operator("record_param_comms", 10 * place + 1, 6, **told)
+        recording.operator("record_param_comms", 22, 20, Collective_name="coalesced")
+        recording.call("cudaLaunchKernel", 30, 5, 1)
+        recording.kernel("ncclDevKernel_SendRecv", 60, 50, 1, 20)
+        recording.call("cudaLaunchKernel", 50, 5, 2)
+        recording.kernel("gemm", 110, 20, 2, 20)
+        recording.call("cudaDeviceSynchronize", 120, 80, 3)
+        ranks.append(recording.read(tmp_path))
+    found = chakra_from_traces(ranks).workload
+    ends = [
+        [(n.type, n.value("comm_size"), n.value("comm_src"), n.value("comm_dst"), n.seconds / MICRO)
+         for n in trace.nodes if "SendRecv" in n.name]
+        for trace in found.traces
+    ]  # fmt: skip
+    send, receive = (NodeType.SEND, 400, 0, 1), (NodeType.RECEIVE, 400, 0, 1)
+    assert [sorted(one[:4] for one in own) for own in ends] == [
+        sorted([send, (NodeType.RECEIVE, 28, 1, 0)]),
+        sorted([(NodeType.SEND, 28, 1, 0), receive]),
+    ]
+    for trace in found.traces:
+        (gemm,) = [node for node in trace.nodes if node.name == "gemm"]
+        assert {trace.by_id[one].name for one in gemm.data_deps} >= {"ncclDevKernel_SendRecv"}
+        assert sum(trace.by_id[one].name == "ncclDevKernel_SendRecv" for one in gemm.data_deps) == 2
+    assert objections(found) == ()

@@ -4,11 +4,12 @@ The host's chains of operators, the works of each stream in order, and what wait
 ``timeline.ranks``; all ranks are played together on one clock, and
 what ran when becomes nodes. A collective starts with its last member and takes as long as the shortest
 recorded one; what a rank stood in it before is a gap. A launch that is under way when its kernel starts is
-cut there.
+cut there. Messages that one kernel carries out together are nodes of its time each, side by side.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -96,7 +97,7 @@ def _measured(trace: Trace, program: RankProgram, step_numbers: Sequence[int] | 
 class _Collectives:
     """The collective that each work is, by rank and the work's place; and all groups."""
 
-    works: tuple[Mapping[int, CommunicationNode], ...]
+    works: tuple[Mapping[int, Sequence[CommunicationNode]], ...]
     groups: tuple[ChakraGroup, ...]
 
     @classmethod
@@ -109,24 +110,24 @@ class _Collectives:
             _collectives(trace, program, detail)
             for trace, program, detail in zip(traces, programs, details, strict=True)
         ]
-        members = [(c.group, c.ranks) for by_work in found for c in by_work.values()]
+        members = [(c.group, c.ranks) for by_work in found for part in by_work.values() for c in part]
         numbers, groups = number_groups(members, world)
-        nodes = [
-            {work: _node(collective, numbers) for work, collective in by_work.items()} for by_work in found
-        ]
-        largest: dict[str, int] = {}
-        for program, by_work in zip(programs, nodes, strict=True):
-            for work, node in by_work.items():
-                instance = program.works[work].collective
-                largest[instance] = max(largest.get(instance, 0), node.input_bytes)
-        for program, by_work in zip(programs, nodes, strict=True):
-            for work, node in by_work.items():
-                instance = program.works[work].collective
-                size = largest[instance] if instance else node.input_bytes
-                by_work[work] = CommunicationNode(node.name, size, node.group, node.peer, node.tag)
-        return cls(tuple(nodes), groups)
+        largest: dict[_Instance, int] = {}
+        named = []
+        for trace, program, by_work in zip(traces, programs, found, strict=True):
+            nodes = {
+                work: [_node(collective, numbers) for collective in part] for work, part in by_work.items()
+            }
+            instances = _instances(trace.rank, program, by_work, nodes)
+            named.append((nodes, instances))
+            for (work, place), instance in instances.items():
+                largest[instance] = max(largest.get(instance, 0), nodes[work][place].input_bytes)
+        for nodes, instances in named:
+            for (work, place), instance in instances.items():
+                nodes[work][place] = replace(nodes[work][place], input_bytes=largest[instance])
+        return cls(tuple(nodes for nodes, _ in named), groups)
 
-    def of_rank(self, place: int) -> Mapping[int, CommunicationNode]:
+    def of_rank(self, place: int) -> Mapping[int, Sequence[CommunicationNode]]:
         """Collectives of one rank, by the places of its works."""
         return self.works[place]
 
@@ -135,27 +136,52 @@ class _Collectives:
         return tuple(group for group in self.groups if rank in group.ranks)
 
 
-def _collectives(trace: Trace, program: RankProgram, details: OperatorDetails) -> dict[int, Collective]:
+#: What makes parts of several ranks one: its name, or sender, receiver, tag and place of a message.
+_Instance = tuple[object, ...]
+
+
+def _instances(
+    rank: int,
+    program: RankProgram,
+    by_work: Mapping[int, Sequence[Collective]],
+    nodes: Mapping[int, Sequence[CommunicationNode]],
+) -> dict[tuple[int, int], _Instance]:
+    """By work and place among its parts: what it is one with; messages by their place on their way."""
+    parts = [(work, place, one) for work, part in by_work.items() for place, one in enumerate(part)]
+    places: Counter[tuple[int, int, int]] = Counter()
+    found: dict[tuple[int, int], _Instance] = {}
+    for work, place, one in sorted(parts, key=lambda part: part[2].row):
+        message = one.message(rank) if one.is_message else None
+        instance = program.works[work].collective
+        if message is not None:
+            found[work, place] = ("message", *message, places[message])
+            places[message] += 1
+        elif instance and len(nodes[work]) == 1:
+            found[work, place] = ("collective", instance)
+    return found
+
+
+def _collectives(
+    trace: Trace, program: RankProgram, details: OperatorDetails
+) -> dict[int, tuple[Collective, ...]]:
     """What each work exchanges, by the work itself, by what asked for it, or by the execution trace."""
     rows = {work.row: place for place, work in enumerate(program.works)}
-    found: dict[int, Collective] = {}
+    found: dict[int, tuple[Collective, ...]] = {}
     for part in recorded_collectives(trace):
         for row in part.work_rows:
             own = trace.collective_by_row.get(row, part.collective)
             nearest = own if own.in_elements else part.collective
-            if row in rows:
-                fuller = details.fuller(nearest, part.host_row)
-                asked = part.collective
-                found[rows[row]] = (
-                    replace(fuller, name=asked.name, peer=asked.peer, tag=asked.tag)
-                    if asked.is_message
-                    else fuller
-                )
-    return {
-        work: collective
-        for work, collective in found.items()
-        if canonical_name(collective.name) in COLLECTIVE_TYPES or collective.is_message
-    }
+            if row not in rows:
+                continue
+            fuller = details.fuller(nearest, part.host_row)
+            asked = part.collective
+            if asked.is_message:
+                fuller = replace(fuller, name=asked.name, peer=asked.peer, tag=asked.tag)
+                before = found.get(rows[row], ())
+                found[rows[row]] = (*before, replace(fuller, row=asked.row))
+            elif canonical_name(fuller.name) in COLLECTIVE_TYPES or fuller.is_message:
+                found[rows[row]] = (fuller,)
+    return found
 
 
 def _node(collective: Collective, numbers: Mapping[tuple[int, ...], str]) -> CommunicationNode:
@@ -178,6 +204,7 @@ class _Draft:
     row: int = NONE
     work: int = NONE
     overhead: str = ""
+    part: int = 0
 
 
 @dataclass
@@ -187,18 +214,20 @@ class _Rank:
     Attributes:
         last: Of each chain, the node before the next piece and the works that the next piece awaits.
         issued: Of each work, the nodes of the host that its launch stands behind, and works likewise.
+        beside: Of a work's node, those of the other messages that it carries out.
     """
 
     trace: Trace
     program: RankProgram
     times: RankTimeline
-    collectives: Mapping[int, CommunicationNode]
+    collectives: Mapping[int, Sequence[CommunicationNode]]
     details: OperatorDetails
     drafts: list[_Draft] = field(default_factory=list)
     last: dict[int, list[int]] = field(default_factory=dict)
     awaited: dict[int, list[int]] = field(default_factory=dict)
     of_piece: dict[int, list[int]] = field(default_factory=dict)
     issued: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    beside: dict[int, list[int]] = field(default_factory=dict)
 
     def finish(self, groups: Sequence[ChakraGroup], with_waits: bool) -> ChakraTrace:
         """The rank's trace."""
@@ -214,6 +243,7 @@ class _Rank:
         self._add_works(first_work)
         for node, works in waits:
             self.drafts[node].after += [first_work + work for work in works]
+        self._add_messages(first_work)
         if not with_waits:
             self._add_start()
         planned = [self._planned(draft) for draft in self.drafts]
@@ -292,6 +322,17 @@ class _Rank:
                 )
             )
 
+    def _add_messages(self, first_work: int) -> None:
+        """Nodes for all but the first of messages that one work carries out; who waits for one, for all."""
+        for work, nodes in sorted(self.collectives.items()):
+            for part in range(1, len(nodes)):
+                self.beside.setdefault(first_work + work, []).append(len(self.drafts))
+                first = self.drafts[first_work + work]
+                self.drafts.append(replace(first, after=list(first.after), part=part))
+        if self.beside:
+            for draft in self.drafts:
+                draft.after += [other for one in draft.after for other in self.beside.get(one, ())]
+
     def _planned(self, draft: _Draft) -> Planned:
         if draft.work != NONE:
             return self._planned_work(draft)
@@ -310,7 +351,7 @@ class _Rank:
 
     def _planned_work(self, draft: _Draft) -> Planned:
         work = self.program.works[draft.work]
-        collective = self.collectives.get(draft.work)
+        collective = next(iter(self.collectives.get(draft.work, ())[draft.part :]), None)
         attributes = [ChakraAttribute("stream", "string", self.program.streams[work.stream])]
         if work.operator != NONE:
             attributes.append(ChakraAttribute("operator", "string", self.trace.events.name(work.operator)))
