@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,14 @@ import torch
 
 from builders import made_up_device
 from made_up_profile import profile
+from perfcast.catalogs.devices import load_device
 from perfcast.cost.roofline import Roofline
-from perfcast.evidence.gpu_check import models, parts
+from perfcast.evidence.gpu_check import kernels, models, parts
 from perfcast.evidence.gpu_check.place import LeftOutError, Place
 from perfcast.evidence.gpu_check.result import PartResult
 from perfcast.evidence.gpu_check.streams import check_streams, draw_events
+from perfcast.measure.few.bench import Timed
+from perfcast.measure.few.cases import FewCase
 from perfcast.memory_use.allocator import (
     Free,
     RecordStream,
@@ -175,6 +178,33 @@ def test_what_does_not_fit_is_left_out_beside_its_forecast(place: Place, monkeyp
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (1 * GIB, 8 * GIB))
     with pytest.raises(LeftOutError, match=r"forecast: 0\..* CUDA out of memory; 1\.0 of 8\.0 GiB are free"):
         models.check_model(place, models.find_model("perceptron fp32"), MadeUpStatistics())
+
+
+class Bench:
+    """Every kernel takes a millisecond, but for one that this PyTorch lacks."""
+
+    def load_seconds(self) -> float:
+        return 1e-3
+
+    def time(self, cases: Sequence[FewCase]) -> list[Timed]:
+        return [Timed(None, reason="no kernel") if "gelu" in case.name else Timed(1e-3) for case in cases]
+
+
+def test_kernels_of_a_gpu_stand_beside_their_forecasts_and_the_datasheet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    device = load_device("h100-sxm")
+    monkeypatch.setattr(Place, "forecaster", lambda self: (device, Roofline()))
+    monkeypatch.setattr(Place, "catalog_name", lambda self: device.name)
+    monkeypatch.setattr(kernels, "open_bench", lambda device: Bench())
+    rows = {row.what: row for row in kernels.check_kernels(Place("cuda", tmp_path)).rows}
+    product = rows["product m=4096 n=4096 k=4096 bf16"]
+    assert product.forecast == pytest.approx(2 * 4096**3 / 989.4e12, rel=0.05)
+    assert rows["products bf16"].measured == pytest.approx(2 * 4096**3 / 1e-3)
+    assert rows["products bf16"].forecast == pytest.approx(989.4e12, rel=0.01)
+    assert rows["memory fp32"].measured == pytest.approx(3 * 4 * 64 * MIB / 1e-3)
+    lacking = rows["gelu n=1048576 bf16"]
+    assert (lacking.measured, lacking.note.endswith("no kernel")) == (None, True)
 
 
 def test_a_figure_that_is_none_costs_no_other():

@@ -28,6 +28,11 @@ if part == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if part == "hangs":
     time.sleep(60)
+if part == "measures and hangs":
+    row = {"what": "a", "unit": "s", "measured": 2.0, "forecast": None, "low": None, "high": None, "note": ""}
+    found = {"name": part, "status": "failed", "wall_seconds": 0.1, "rows": [row], "reason": "", "log": []}
+    place.with_name("result.json").write_text(json.dumps(found))
+    time.sleep(60)
 if part == "mute":
     place.with_name("result.json").write_text("{}")
     sys.exit()
@@ -104,9 +109,11 @@ def test_what_hangs_is_stopped_with_the_budget(checked):
 
 
 def test_a_part_that_hangs_takes_no_more_than_its_own_time_and_the_others_have_theirs(checked):
-    found, _ = checked("hangs", "mute", "good", most=0.4)
-    hangs, mute, good = found.parts
-    assert hangs.reason == "did not end within the 0 s it is given, and was stopped"
+    found, _ = checked("hangs", "measures and hangs", "mute", "good", most=0.7)
+    hangs, mute, good, measured = (found.parts[place] for place in (0, 2, 3, 1))
+    assert [row.measured for row in measured.rows] == [2.0]
+    assert measured.reason.startswith("did not end within")
+    assert hangs.reason == "did not end within the 1 s it is given, and was stopped"
     assert (mute.status, good.status) == ("failed", "done")
     assert mute.reason.startswith("its result cannot be read: KeyError")
 

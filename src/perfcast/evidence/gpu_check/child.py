@@ -10,7 +10,7 @@ from typing import Any
 
 from perfcast.evidence.gpu_check.machine import clocks_now
 from perfcast.evidence.gpu_check.parts import run_part
-from perfcast.evidence.gpu_check.place import LeftOutError, Place
+from perfcast.evidence.gpu_check.place import Found, LeftOutError, Place
 from perfcast.evidence.gpu_check.result import PartResult
 from perfcast.files.reading import read_json
 from perfcast.files.writing import write_text_atomically
@@ -24,8 +24,16 @@ def main(arguments: list[str]) -> None:
     leave_with_the_parent()
     path = Path(arguments[0])
     job: Any = read_json(path, what="the job of a part")
-    place = Place(job["device"], Path(job["folder"]))
     start = time.perf_counter()
+
+    def keep(found: Found) -> None:
+        seconds = time.perf_counter() - start
+        stopped = PartResult(
+            name=job["part"], status="failed", wall_seconds=seconds, rows=found.rows, details=found.details
+        )
+        write_text_atomically(path.with_name(RESULT), json.dumps(stopped.to_json(), allow_nan=False))
+
+    place = Place(job["device"], Path(job["folder"]), keep)
     try:
         found = run_part(job["part"], place)
         seconds = time.perf_counter() - start
@@ -37,7 +45,8 @@ def main(arguments: list[str]) -> None:
     except (LeftOutError, ModuleNotFoundError) as error:
         seconds = time.perf_counter() - start
         result = PartResult(name=job["part"], status="left_out", wall_seconds=seconds, reason=_why(error))
-    write_text_atomically(path.with_name(RESULT), json.dumps(result.to_json(), allow_nan=False))
+    text = json.dumps(result.to_json(), allow_nan=False)
+    write_text_atomically(path.with_name(RESULT), text, updates=True)
 
 
 def _why(error: LeftOutError | ModuleNotFoundError) -> str:

@@ -142,6 +142,7 @@ def check_model(place: Place, model: CheckedModel, statistics: Statistics | None
             peak, found = _run(place, request, chosen)
     except torch.OutOfMemoryError as error:
         raise LeftOutError(_what_did_not_fit(model, _forecast(request, device, cost_model), error)) from None
+    place.keep(Found(_rows(model, chosen.name, peak, found, None), details))
     try:
         forecast = _forecast(request, device, cost_model)
     except Exception as error:  # what was measured counts all the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,12 @@ class Place:
 
     Attributes:
         device: 'cuda', or 'cpu' for a dry run with small sizes.
+        keep: Told of what is measured before it is forecast, so that it counts should the part be stopped.
     """
 
     device: str
     folder: Path
+    keep: Callable[[Found], None] = lambda found: None
 
     @property
     def is_dry(self) -> bool:

@@ -156,18 +156,27 @@ def _run_apart(request: CheckRequest, part: Part, left_seconds: float, place: Pa
 
     try:
         run_together([_command(place / "job.json")], place, environment_of_parts(request.folder), watch)
-        found: Any = read_json(place / RESULT, what="the result of a part")
-        return PartResult.from_json(found)
+        return _result(place)
     except (CalibrationError, InputError) as error:
         reason = str(error).removeprefix("rank 0 ")
     except (KeyError, TypeError, ValueError) as error:
         reason = f"its result cannot be read: {type(error).__name__}: {error}"
     log = place / "rank0.log"
     said = read_text(log, what="the log of a part", errors="replace") if path_exists(log) else ""
-    return PartResult(
+    failed = PartResult(
         name=part.name, status="failed", wall_seconds=time.monotonic() - start, reason=reason,
         log=tuple(line for line in said.splitlines() if line.strip())[-_LOG_LINES:],
     )  # fmt: skip
+    try:  # what it measured before it was stopped
+        kept = _result(place)
+    except (CalibrationError, InputError, KeyError, TypeError, ValueError):
+        return failed
+    return replace(failed, rows=kept.rows, details=kept.details)
+
+
+def _result(place: Path) -> PartResult:
+    found: Any = read_json(place / RESULT, what="the result of a part")
+    return PartResult.from_json(found)
 
 
 def _command(job: Path) -> Sequence[str]:
