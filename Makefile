@@ -59,7 +59,7 @@ gpu-check:
 	elif $(PYTHON) -c "$(SEES)" 2>/dev/null; then \
 		echo "with $(PYTHON), whose PyTorch sees a GPU"; \
 		PYTHONPATH="$(CURDIR)/src$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m perfcast $(GPU_CHECK); \
-	else $(MAKE) $(VENV)/.installed && $(BIN)/python -m perfcast $(GPU_CHECK); fi
+	else make $(VENV)/.installed && $(BIN)/python -m perfcast $(GPU_CHECK); fi
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/every.py --json out/bench.json $(if $(BENCH),--only $(BENCH))
