@@ -3,7 +3,8 @@
 ``make bench``, or ``python benchmarks/every.py [--only NAME,NAME] [--json out/bench.json] [--timeout 1200]``.
 Each runs in a process of its own, one after the other, so that none disturbs another; what else the machine
 does stretches wall seconds, not those of the processor. A benchmark that fails, prints no rows or takes too
-long is a row that says so. Exit code 0 where all ran and every goal is met, else 1.
+long is a row that says so. Ctrl-C ends the run: the table and the file hold what is finished, and which
+benchmarks are not. Exit code 0 where all ran and every goal is met, else 1; 130 behind Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Any
 from goals import VARIABLE, Row
 
 FOLDER = Path(__file__).parent
+#: Exit code behind Ctrl-C, as shells have it.
+_ENDED = 130
 #: In the order in which they run: the quick ones first.
 BENCHMARKS = (
     "allocator", "footprint", "collectives", "learned_pricing", "serving", "simulation", "plan_step",
@@ -55,15 +58,20 @@ def main(arguments: list[str] | None = None) -> int:
     names = [name for name in options.only.split(",") if name] or list(BENCHMARKS)
     if unknown := [name for name in names if name not in BENCHMARKS]:
         parser.error(f"no benchmark {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
-    outcomes = []
-    for name in names:
-        print(f"\n== benchmarks/{name}.py", flush=True)
-        outcomes.append(run(FOLDER / f"{name}.py", options.timeout))
+    outcomes: list[Outcome] = []
+    was_ended = False
+    try:
+        for name in names:
+            print(f"\n== benchmarks/{name}.py", flush=True)
+            outcomes.append(run(FOLDER / f"{name}.py", options.timeout))
+    except KeyboardInterrupt:
+        was_ended = True
+        outcomes += [Outcome(name, (), 0.0, "ended by Ctrl-C") for name in names[len(outcomes) :]]
     print("\n" + "\n".join(table(outcomes)))
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(data_of(outcomes), indent=1) + "\n")
     print(f"wrote {options.json}")
-    return int(not all(is_well(outcome) for outcome in outcomes))
+    return _ENDED if was_ended else int(not all(is_well(outcome) for outcome in outcomes))
 
 
 def run(script: Path, timeout: float) -> Outcome:
@@ -78,7 +86,11 @@ def run(script: Path, timeout: float) -> Outcome:
         except subprocess.TimeoutExpired:
             failure = f"stopped after {timeout:g} s"
         lines = path.read_text().splitlines() if path.exists() else []
-    rows = tuple(Row(**json.loads(line)) for line in lines)
+    rows: tuple[Row, ...] = ()
+    try:
+        rows = tuple(Row(**json.loads(line)) for line in lines)
+    except (ValueError, TypeError):
+        failure = failure or "told rows that are none"
     if not rows and not failure:
         failure = "told no rows"
     return Outcome(script.stem, rows, time.perf_counter() - began, failure)

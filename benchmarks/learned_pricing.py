@@ -3,6 +3,10 @@
 Run by hand: ``python benchmarks/learned_pricing.py [FOLDER [COUNT]]`` with a folder of fitted models (the
 shipped ones by default). Prints wall-clock and processor seconds of the first call, which reads the files,
 and of the second, with the limit that the second is meant to stay under.
+
+The limit is twice what the largest searches price (Megatron-1T on 16,384 devices: 6,129 operations). A price
+that never falls is read from some 25 canonical sizes of its kernel's class, all of which the fit is asked
+for, so that operations of as many classes take as many times what single ones did.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from perfcast.core.tensor import TensorType
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.workload.rules import OperatorCall, operation_of
 
-COUNT = 100_000
+COUNT = 12_000
 MOST_SECONDS = 2.0
 DEVICE = "t4"
 
@@ -38,14 +42,15 @@ def main() -> int:
     print(f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"{len(operations)} different operations on {DEVICE}")
     print(f"{'':8} {'wall s':>8} {'cpu s':>8} {'limit':>6}")
-    cpu = 0.0
+    what, rows = f"{len(operations):,} different operations priced in one call", list[Row]()
     for name in ("first", "second"):
         began, begun = time.perf_counter(), cpu_seconds()
         model.estimate(operations, device)
         wall, cpu = time.perf_counter() - began, cpu_seconds() - begun
         print(f"{name:8} {wall:8.2f} {cpu:8.2f} {MOST_SECONDS:6.1f}")
-    what = f"{len(operations):,} different operations priced in one call"
-    return report([Row(what, cpu, "CPU s", MOST_SECONDS, source="stated here")])
+        goal = None if name == "first" else MOST_SECONDS
+        rows.append(Row(f"{what}, {name}", cpu, "CPU s", goal, source="stated here" if goal else ""))
+    return report(rows)
 
 
 def cpu_seconds() -> float:

@@ -27,6 +27,7 @@ def every(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
         "slow": TELLS.format(2.5),
         "broken": "raise SystemExit('no such device')",
         "silent": "print('done')",
+        "garbled": "import os; open(os.environ['PERFCAST_BENCH_ROWS'], 'w').write('{')",
     }
     for name, text in scripts.items():
         (tmp_path / f"{name}.py").write_text(text)
@@ -44,6 +45,7 @@ def every(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
         ("good,slow", 1, "1 of 2 goals met; 0 of 2 benchmarks failed"),
         ("broken", 1, "broken: exit code 1"),
         ("good,silent", 1, "silent: told no rows"),
+        ("good,garbled", 1, "garbled: told rows that are none"),
     ],
 )
 def test_the_exit_code_says_what_the_table_says(
@@ -58,7 +60,27 @@ def test_the_exit_code_says_what_the_table_says(
         assert [row["is_met"] for row in one["rows"]] == {"good": [True], "slow": [False]}.get(
             one["name"], []
         )
-        assert bool(one["failure"]) == (one["name"] in ("broken", "silent"))
+        assert bool(one["failure"]) == (one["name"] in ("broken", "silent", "garbled"))
+
+
+def test_ctrl_c_keeps_what_is_finished_and_names_what_is_not(
+    every: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = every.run
+
+    def interrupted(script: Path, timeout: float) -> object:
+        if script.stem == "slow":
+            raise KeyboardInterrupt
+        return run(script, timeout)
+
+    monkeypatch.setattr(every, "run", interrupted)
+    path = tmp_path / "bench.json"
+    assert every.main(["--only", "good,slow,silent", "--json", str(path)]) == 130
+    printed = capfd.readouterr().out
+    assert "good: seconds of it" in printed
+    assert "silent: ended by Ctrl-C" in printed
+    held = json.loads(path.read_text())["benchmarks"]
+    assert [len(one["rows"]) for one in held] == [1, 0, 0]
 
 
 def test_all_benchmarks_of_the_table_are_there() -> None:

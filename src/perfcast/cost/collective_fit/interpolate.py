@@ -73,14 +73,16 @@ def rising_medians(values: Floats) -> Floats:
     Neighbours out of order are pooled and stand at their median (pool adjacent violators): one disturbed
     measurement pulls no others up, as it would with means.
     """
+    if (values[1:] >= values[:-1]).all():
+        return np.array(values, dtype=np.float64)
     pools: list[tuple[list[float], float]] = []
-    for value in values:
-        members, middle = [float(value)], float(value)
+    for value in values.tolist():
+        members, middle = [value], value
         while pools and pools[-1][1] > middle:
-            members = pools.pop()[0] + members
-            middle = float(np.median(members))
+            members = sorted(pools.pop()[0] + members)
+            middle = 0.5 * (members[(len(members) - 1) // 2] + members[len(members) // 2])
         pools.append((members, middle))
-    return np.concatenate([np.full(len(members), middle) for members, middle in pools])
+    return np.array([middle for members, middle in pools for _ in members], dtype=np.float64)
 
 
 def _medians_of_bins(sizes_bytes: Floats, seconds: Floats, per_octave: int) -> tuple[Floats, Floats]:
