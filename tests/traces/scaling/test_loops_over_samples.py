@@ -84,3 +84,30 @@ def test_repeats_that_nothing_links_to_the_batch_are_a_loop_that_is_not_clear():
     for _ in range(2 * BATCH):
         program.call("aten::relu", (program.call("aten::mul.Scalar", (table, 2), (21, 33)),), (21, 33))
     assert program.loops() == [(2 * BATCH, False)]
+
+
+def test_groups_of_samples_are_a_loop_whose_count_or_sizes_follow():
+    program = Program()
+    x = program.data()
+    program.call("aten::split.Tensor", (x, 2, 0), (2, 20, 32))
+    parts = tuple(TensorArgument(f"p{i}", "p", "float32", (2, 20, 32)) for i in range(4))
+    program.calls[-1] = replace(program.calls[-1], outputs=parts)
+    for part in parts:
+        program.call("aten::relu", (program.linear(part, "w"),), (2, 20, 32))
+    (loop,) = scale(program.calls, BATCH, 4 * BATCH).loops
+    assert (loop.count, loop.is_clear, loop.is_of_groups) == (4, True, True)
+
+
+def test_samples_of_a_timeline_alone_are_known_by_their_sizes():
+    calls = [ScalingCall(0, "aten::randn", "default", ((BATCH, 20, 32), 6, None, None, None), None, 0)]
+    x = TensorArgument(None, None, "float32", (BATCH, 20, 32), (640, 32, 1))
+    calls.append(ScalingCall(1, "aten::unbind", "int", (x, 0), None, 1))
+    own = TensorArgument(None, None, "float32", (20, 32), (32, 1))
+    weight = TensorArgument(None, None, "float32", (32, 32), (32, 1))
+    for _ in range(BATCH):
+        calls.append(
+            ScalingCall(len(calls), "aten::linear", "default", (own, weight, None), None, len(calls))
+        )
+        calls.append(ScalingCall(len(calls), "aten::relu", "default", (own,), None, len(calls)))
+    (loop,) = scale(calls, BATCH, 4 * BATCH).loops
+    assert (loop.count, loop.is_clear, loop.is_of_groups) == (BATCH, True, False)

@@ -33,11 +33,12 @@ def with_loops(trace: Trace, variant: Variant, change: BatchChange) -> Variant:
         UnresolvedSize(loop.words, loop.count, loop.is_clear, inside.seconds(variant.middle, at))
         for at, loop in enumerate(loops)
     )
+    low, high = inside.of_groups(variant.low, variant.high, change.ratio)
     return replace(
         variant,
         middle=inside.times(variant.middle, [change.ratio if loop.is_clear else 1.0 for loop in loops]),
-        low=inside.times(variant.low, [least] * len(loops)),
-        high=inside.times(variant.high, [most] * len(loops)),
+        low=inside.times(low, [1.0 if loop.is_of_groups else least for loop in loops]),
+        high=inside.times(high, [1.0 if loop.is_of_groups else most for loop in loops]),
         unresolved=tuple(sorted((*variant.unresolved, *added), key=lambda one: -one.seconds)),
     )
 
@@ -71,6 +72,23 @@ class _Inside:
         host = sum(p.seconds for p, at in zip(program.pieces, self._pieces(), strict=True) if at == loop)
         works = sum(w.seconds for w, at in zip(program.works, self._works(), strict=True) if at == loop)
         return (host + works) / max(len(program.steps), 1)
+
+    def of_groups(self, low: RankProgram, high: RankProgram, ratio: float) -> tuple[RankProgram, RankProgram]:
+        """Both ends in loops over groups: as many more groups of the same sizes, or as many larger ones."""
+        pieces = [at >= 0 and self.loops[at][0].is_of_groups for at in self._pieces()]
+        works = [at >= 0 and self.loops[at][0].is_of_groups for at in self._works()]
+        ends = []
+        for program, choose in ((low, min), (high, max)):
+            host = [
+                choose(a.seconds * ratio, b.seconds) if is_inside else own.seconds
+                for a, b, own, is_inside in zip(low.pieces, high.pieces, program.pieces, pieces, strict=True)
+            ]
+            device = [
+                choose(a.seconds * ratio, b.seconds) if is_inside else own.seconds
+                for a, b, own, is_inside in zip(low.works, high.works, program.works, works, strict=True)
+            ]
+            ends.append(program.with_piece_seconds(host).with_work_seconds(device))
+        return ends[0], ends[1]
 
     def times(self, program: RankProgram, factors: Sequence[float]) -> RankProgram:
         """The program with each loop's times multiplied."""

@@ -260,7 +260,8 @@ class _Follower:
             found = own[0] if given.shape == result.shape else by_strides(result, given, own[0])
         if found is not None:
             literals = self._tensors.literals_of(call)
-            join_all(self.found.assumptions, [(d, found[at or 0]) for (_, at), d in literals.items()])
+            whole = [(d, found[at or 0]) for (_, at), d in literals.items() if found[at or 0] in own[0]]
+            join_all(self.found.assumptions, whole)
         return found
 
     def _is_fixed(self, call: ScalingCall, own: tuple[Dims, ...]) -> bool:

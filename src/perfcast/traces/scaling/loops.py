@@ -14,6 +14,9 @@ import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.traces.scaling.calls import ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.extents import fixed
+from perfcast.traces.scaling.primes import run
+from perfcast.traces.scaling.rules import Shape
 
 #: Operators that take a sample, or a part, out of what holds all of them.
 _PICKS = frozenset(
@@ -35,6 +38,9 @@ _OPTIMIZER = "Optimizer.step#"
 #: Operators of one repeat at most; repeats at least; the share of computing operators that may grow.
 _LONGEST, _FEWEST, _MOST_GROWING = 400, 4, 0.5
 
+#: Operators at least of repeats that are fewer.
+_SHORTEST = 3
+
 #: A call → whether one of its tensors, and whether what comes out of it, follows the batch.
 Grows = Callable[[ScalingCall], tuple[bool, bool]]
 
@@ -48,6 +54,8 @@ class SampleLoop:
         operators: Of one repeat.
         count: Repeats.
         is_clear: Whether each repeat takes (or makes) its own part of what holds the batch.
+        is_of_groups: Whether each takes several samples, so that either their number grows or how many
+            there are in each.
     """
 
     first: int
@@ -55,19 +63,24 @@ class SampleLoop:
     operators: tuple[str, ...]
     count: int
     is_clear: bool
+    is_of_groups: bool = False
 
     @property
     def words(self) -> str:
         """What it is, in words."""
         names = list(dict.fromkeys(name.removeprefix("aten::") for name in self.operators))
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        if self.is_of_groups:
+            return f"a loop that ran {shown} {self.count} times, once for each of as many groups of samples"
         return f"a loop that ran {shown} {self.count} times, as often as there are samples or a multiple"
 
 
 def loops_over_samples(
     calls: Sequence[ScalingCall], batch: int, parameters: set[Hashable], grows: Grows
 ) -> tuple[SampleLoop, ...]:
-    """Repeats whose count is the batch or a multiple of it, and whose tensors do not grow with it themselves.
+    """Repeats over samples, or groups of them, whose tensors do not grow with the batch themselves.
+
+    Their count is the batch or a multiple of it, or (of groups) the batch is a multiple of it.
 
     Args:
         calls: In the order of their starts, those below a call behind it.
@@ -78,32 +91,50 @@ def loops_over_samples(
     codes: dict[object, int] = {}
     kinds = np.array([codes.setdefault(_kind(outermost[at]), len(codes)) for at in bare], dtype=np.int64)
     free = np.ones(len(kinds), dtype=np.bool_)
-    judge = _Judge(parameters, grows, _parts(calls, grows))
+    judge = _Judge(parameters, grows, *_parts(calls, grows), batch)
+    fewest = max(2, min(_FEWEST, batch))
     found = []
-    for period in range(1, min(_LONGEST, len(kinds) // _FEWEST) + 1):
-        for start, end in _runs(kinds, free, period):
+    for period in range(1, min(_LONGEST, len(kinds) // fewest) + 1):
+        for start, end in _runs(kinds, free, period, fewest):
             count = round((end - start) / period)
-            if count < _FEWEST or count % batch or abs((end - start) / period - count) >= 1:
+            if count < _FEWEST and period < _SHORTEST:
+                continue
+            is_whole = count >= fewest and abs((end - start) / period - count) < 1
+            if not is_whole or (count % batch and batch % count):
                 continue
             after = bare[end] if end < len(bare) else len(outermost)
             is_clear = judge.is_over_samples([outermost[at] for at in bare[start:end]], period, count)
-            if is_clear is not None:
+            needs_clear = count % batch != 0 or count < _FEWEST
+            if is_clear is not None and (is_clear or not needs_clear):
                 free[start:end] = False
                 names = tuple(outermost[at].operator for at in bare[start : start + period])
                 last = outermost[after - 1].last_below
-                found.append(SampleLoop(outermost[bare[start]].place, last, names, count, is_clear))
+                first = outermost[bare[start]].place
+                found.append(SampleLoop(first, last, names, count, is_clear, count % batch != 0))
     return tuple(sorted(found, key=lambda loop: loop.first))
 
 
-def _parts(calls: Sequence[ScalingCall], grows: Grows) -> set[Hashable]:
-    """Tensors that are parts of what holds the batch, or that were made without growing."""
-    found: set[Hashable] = set()
+def _parts(calls: Sequence[ScalingCall], grows: Grows) -> tuple[set[Hashable], set[Shape]]:
+    """Tensors that are parts of what holds the batch, or that were made without growing.
+
+    Where the recording does not say which tensor is which: their sizes.
+    """
+    found, shapes = set[Hashable](), set[Shape]()
     for call in calls:
         if call.operator in _PICKS or call.operator in _MAKERS:
             given, made = grows(call)
             if not made and (given or call.operator in _MAKERS):
                 found.update(t.key for t in call.outputs or () if t is not None and t.key is not None)
-    return found
+                if call.outputs is None and call.operator in _PICKS:
+                    shapes.update(_shapes_made(call))
+    return found, shapes
+
+
+def _shapes_made(call: ScalingCall) -> list[Shape]:
+    blanks = run(call, [tuple(map(fixed, t.shape)) for t in _tensors(call)], {}, {})
+    if isinstance(blanks, str):
+        return []
+    return [blank.shape for blank in blanks if blank is not None and max(blank.shape, default=0) > 1]
 
 
 def _outermost(calls: Sequence[ScalingCall]) -> list[ScalingCall]:
@@ -124,7 +155,7 @@ def _kind(call: ScalingCall) -> tuple[str, tuple[int, ...]]:
 
 
 def _runs(
-    kinds: Integers, free: np.ndarray[tuple[int], np.dtype[np.bool_]], period: int
+    kinds: Integers, free: np.ndarray[tuple[int], np.dtype[np.bool_]], period: int, fewest: int
 ) -> list[tuple[int, int]]:
     """Stretches in which every operator is as the one a period before, with that first period."""
     same = (kinds[period:] == kinds[:-period]) & free[period:] & free[:-period]
@@ -132,7 +163,7 @@ def _runs(
     return [
         (start, end + period)
         for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-        if end - start >= (_FEWEST - 2) * period
+        if end - start >= max((fewest - 2) * period, period // 2)
     ]
 
 
@@ -143,6 +174,8 @@ class _Judge:
     parameters: set[Hashable]
     grows: Grows
     parts: set[Hashable]
+    part_shapes: set[Shape]
+    batch: int
 
     def is_over_samples(self, chosen: Sequence[ScalingCall], period: int, count: int) -> bool | None:
         """Whether each repeat clearly takes a part of its own; None: no repeats over samples."""
@@ -153,7 +186,16 @@ class _Judge:
         if not working or growing > _MOST_GROWING * len(working):
             return None
         taken = {t.key for call in chosen for t in _tensors(call) if t.key is not None} & self.parts
-        return max(sum(map(self._takes, chosen)), len(taken)) >= count / 2
+        shapes = {
+            shape
+            for shape in self.part_shapes
+            if not count % self.batch or (shape and shape[0] * count == self.batch)
+        }
+        own = 0
+        for at in range(0, len(chosen), period):
+            tensors = [tensor for call in chosen[at : at + period] for tensor in _tensors(call)]
+            own += any(tensor.key is None and tensor.shape in shapes for tensor in tensors)
+        return max(sum(map(self._takes, chosen)), len(taken), own) >= count / 2
 
     def _takes(self, call: ScalingCall) -> bool:
         """Whether a call takes a part of what holds the batch, or makes a sample."""
