@@ -363,3 +363,17 @@ def test_states_of_a_layer_over_packed_steps_follow_its_rows():
     scaling = script.scaled()
     assert scaling.shapes(place)[:3] == ((792, 32), (20,), (2, 64, 32))
     assert not scaling.is_open(place)
+
+
+def test_a_layer_as_wide_as_the_batch_behind_pairs_of_features_does_not_hold_the_batch():
+    script = Script()
+    starts, pairs = script.tensor("n", (16,), "int64"), script.tensor("pairs", (2, 78), "int64")
+    script.call("aten::arange.start_step", 0, 128, 8, 4, None, "cpu", False, out=starts)
+    x = script.tensor("x", (16, 169))
+    script.call("aten::embedding", script.tensor("table", (100, 169)), starts, -1, False, False, out=x)
+    script.call("aten::tril_indices", 13, 13, -1, 4, None, "cpu", False, out=pairs)
+    row, taken = script.tensor("row", (78,), "int64"), script.tensor("taken", (16, 78))
+    script.call("aten::select.int", pairs, 0, 0, out=row)
+    script.call("aten::index_select", x, 1, row, out=taken)
+    script.call("aten::relu", script.linear(taken, 16, "t"), out=script.tensor("r", (16, 16)))
+    assert last_shapes(script) == ((64, 16),)

@@ -29,13 +29,19 @@ def join_all(assumptions: Assumptions, pairs: Iterable[tuple[Dim, Dim]]) -> None
 def candidates(
     assumptions: Assumptions, own: tuple[Dims, ...], literals: Mapping[Place, Dim]
 ) -> Iterator[Sequence[tuple[Dim, Dim]]]:
-    """Sizes that may have to be the same: all that broadcasting would align, then ever more single pairs."""
+    """Sizes that may have to be the same: all that broadcasting would align, then ever more single pairs.
+
+    First without those that would hold the batch as it is: a layer may be as wide as the batch is large.
+    """
     aligned = [
         (a, b)
         for first, second in combinations(own, 2)
         for a, b in zip(reversed(first), reversed(second), strict=False)
         if _differ(assumptions, a, b)
     ]
+    free = [pair for pair in aligned if not _holds_the_batch(assumptions, *pair)]
+    if free and len(free) < len(aligned):
+        yield free
     if aligned:
         yield aligned
     items = [(i, dim) for i, dims in enumerate(own) for dim in dims]
@@ -60,6 +66,12 @@ def candidates(
             if tries > _MOST_TRIES:
                 return
             yield chosen
+
+
+def _holds_the_batch(assumptions: Assumptions, a: Dim, b: Dim) -> bool:
+    """Whether one of two sizes is a number and the other follows the batch."""
+    one, other = (variables_of(assumptions.canonical(dim)) for dim in (a, b))
+    return bool(one) != bool(other) and any(map(assumptions.follows, (*one, *other)))
 
 
 def _differ(assumptions: Assumptions, a: Dim, b: Dim) -> bool:
