@@ -11,7 +11,7 @@ from perfcast.replays.build.select import Selection
 from perfcast.replays.fill.fill import FillOptions
 from perfcast.replays.judge.host_gaps import HostGaps
 from perfcast.replays.play.limits import DEFAULT_LIMITS, ReplayLimits
-from perfcast.replays.play.player import Preparation
+from perfcast.replays.play.played import Preparation
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES
 
 

@@ -50,7 +50,8 @@ def test_a_chain_of_calls_hands_tensors_on_and_gives_only_the_first(tmp_path: Pa
     assert program.calls[1].arguments == (SlotUse(program.calls[0].outputs[0]),)
     assert [buffer.is_given for buffer in program.buffers] == [True, False, False]
     assert [(b.first_call, b.last_call) for b in program.buffers] == [(0, 0), (0, 1), (1, 1)]
-    assert program.peak_bytes == 2 * 80
+    assert program.least_bytes == 2 * 80
+    assert program.peak_bytes == 3 * 80  # what was there before stays
 
 
 def test_a_view_shares_its_buffer_and_a_labels_children_are_played(tmp_path: Path):

@@ -8,7 +8,8 @@ from tests.small_replays import MATRIX_PRODUCT, call, small_program, with_call
 
 from perfcast.errors import TraceError
 from perfcast.replays.judge.profiling import profile_memory
-from perfcast.replays.play.player import Player, Preparation
+from perfcast.replays.play.played import Preparation
+from perfcast.replays.play.player import Player
 from perfcast.replays.program.program import NONE, Fill, Filling, SlotUse
 
 BOTH = [Preparation.AHEAD, Preparation.LAZILY]

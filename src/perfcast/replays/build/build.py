@@ -11,6 +11,7 @@ from pathlib import Path
 from perfcast.errors import TraceError
 from perfcast.replays.build.drafts import DraftOptions, draft_calls
 from perfcast.replays.build.kernels import KernelFolder
+from perfcast.replays.build.lives import with_inner_bytes, with_lasting_gradients
 from perfcast.replays.build.select import Selection, choose
 from perfcast.replays.build.tensors import place_tensors
 from perfcast.replays.build.times import HostTimes, host_times
@@ -80,10 +81,11 @@ def build_program(
     if not drafted.calls:
         raise TraceError(_nothing_playable(trace, drafted.skipped))
     placed = place_tensors(drafted.calls, limits)
+    calls = with_inner_bytes(placed.calls, trace, placed.by_storage)
     program = ReplayProgram(
-        calls=tuple(_with_waits(placed.calls, drafted.calls)),
+        calls=tuple(_with_waits(calls, drafted.calls)),
         slots=tuple(placed.slots),
-        buffers=tuple(placed.buffers),
+        buffers=tuple(with_lasting_gradients(placed.buffers, placed.calls, trace, placed.by_storage)),
         groups=trace.process_groups,
         skipped=tuple(drafted.skipped),
         rank=_rank(timeline),
@@ -98,9 +100,9 @@ def build_program(
         unselected_seconds=math.fsum(one for one in drafted.unselected_seconds if not math.isnan(one)),
     )
     program = place_waits(fill_given(program, trace, fills), trace, timeline, linked.link)
-    if program.peak_bytes > limits.max_program_bytes:
+    if program.least_bytes > limits.max_program_bytes:
         raise TraceError(
-            f"the replay needs {format_bytes(program.peak_bytes)} at once, more than the limit of "
+            f"the replay needs {format_bytes(program.least_bytes)} at once, more than the limit of "
             f"{format_bytes(limits.max_program_bytes)}; raise the limit if you trust the trace"
         )
     return program

@@ -20,11 +20,15 @@ _Key = tuple[int, str, int, tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Placed:
-    """Calls with their slots, and all slots and buffers; given slots are not filled yet."""
+    """Calls with their slots, and all slots and buffers; given slots are not filled yet.
+
+    ``by_storage`` has the buffers of each storage of the trace.
+    """
 
     calls: list[ReplayCall]
     slots: list[Slot]
     buffers: list[Buffer]
+    by_storage: dict[int, list[int]]
 
 
 class _OpenBuffer:
@@ -50,7 +54,10 @@ def place_tensors(drafts: Sequence[Draft], limits: ReplayLimits) -> Placed:
     buffers = [
         Buffer(one.num_bytes, one.device, one.maker, one.first_call, one.last_call) for one in places.buffers
     ]
-    return Placed(calls, places.slots, buffers)
+    by_storage: dict[int, list[int]] = {}
+    for (storage, _), number in places.buffer_of.items():
+        by_storage.setdefault(storage, []).append(number)
+    return Placed(calls, places.slots, buffers, by_storage)
 
 
 class _Places:
@@ -59,7 +66,7 @@ class _Places:
         self.buffers: list[_OpenBuffer] = []
         self._limits = limits
         self._slot_of: dict[_Key, int] = {}
-        self._buffer_of: dict[tuple[int, str], int] = {}
+        self.buffer_of: dict[tuple[int, str], int] = {}
         self._steps: list[int] = []  # of each slot: the step in which it got its tensor
         self._given: set[int] = set()  # the slots among the current call's arguments
         self._given_sparse: set[int] = set()  # ids of the sparse tensors among them
@@ -100,7 +107,7 @@ class _Places:
     def _output(self, use: TensorUse, call: int) -> int:
         """The slot of a result, ``NONE`` where it has one from before."""
         if use.is_sparse and use.tensor_id not in self._given_sparse:
-            self._buffer_of.pop(_life(use), None)
+            self.buffer_of.pop(_life(use), None)
         slot, is_new = self._slot(use, call, is_output=True)
         return slot if is_new else NONE
 
@@ -135,11 +142,11 @@ class _Places:
         check_bytes(num_bytes, f"a tensor of shape {list(use.shape)[:8]}", self._limits)
         device = use.device or "cpu"
         life = _life(use)
-        number = self._buffer_of.get(life)
+        number = self.buffer_of.get(life)
         if number is None:
             number = len(self.buffers)
             self.buffers.append(_OpenBuffer(device, call if is_output else NONE, call))
-            self._buffer_of[life] = number
+            self.buffer_of[life] = number
         buffer = self.buffers[number]
         buffer.num_bytes = max(buffer.num_bytes, num_bytes)
         buffer.last_call = call

@@ -148,7 +148,6 @@ def _new_places(num_calls: int, added: Mapping[int, Sequence[ReplayCall]]) -> It
 
 
 def _moved(buffer: Buffer, moved: Sequence[int]) -> Buffer:
-    first, last, maker = (
-        moved[index] if index >= 0 else index for index in (buffer.first_call, buffer.last_call, buffer.maker)
-    )
-    return replace(buffer, first_call=first, last_call=last, maker=maker)
+    places = (buffer.first_call, buffer.last_call, buffer.maker, buffer.stays_until)
+    first, last, maker, until = (moved[index] if index >= 0 else index for index in places)
+    return replace(buffer, first_call=first, last_call=last, maker=maker, stays_until=until)

@@ -37,11 +37,6 @@ _CARRIED: Mapping[str, tuple[str, ...]] = {
     "stack": ("tensors",),
     "where": ("self", "other"),
 }  # fmt: skip
-#: Operators whose results are as many as the data say.
-DATA_DEPENDENT = frozenset(
-    {"nonzero", "nonzero_numpy", "argwhere", "masked_select", "_unique", "_unique2", "unique_dim",
-     "unique_consecutive", "unique_dim_consecutive", "bincount", "_pack_padded_sequence"}
-)  # fmt: skip
 
 
 def carried_slots(view: View) -> tuple[int, ...] | None:

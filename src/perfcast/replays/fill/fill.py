@@ -7,10 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfcast.replays.fill.effects import DATA_DEPENDENT
+from perfcast.replays.fill.counts import count_needs, is_counted
 from perfcast.replays.fill.needs import Needs
 from perfcast.replays.fill.recorded import recorded_needs
-from perfcast.replays.program.program import Buffer, Fill, Filling, ReplayCall, ReplayProgram, Slot
+from perfcast.replays.fill.rules import View
+from perfcast.replays.program.program import (
+    Buffer,
+    CallKind,
+    Fill,
+    Filling,
+    ReplayCall,
+    ReplayProgram,
+    Slot,
+)
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 
@@ -58,15 +67,18 @@ def _with_reuse(filling: Filling, options: FillOptions) -> Filling:
 
 
 def _with_given_results(program: ReplayProgram) -> tuple[list[ReplayCall], list[Slot], list[Buffer]]:
-    """Results that are as many as the data say are given instead: their sizes stay as recorded."""
+    """Results that are as many as data say, and that no filling decides, are given instead."""
     calls, slots, buffers = list(program.calls), list(program.slots), list(program.buffers)
     for index, call in enumerate(calls):
-        if call.operator.partition("::")[2] in DATA_DEPENDENT:
+        if call.kind is not CallKind.OPERATOR or not call.schema:
+            continue
+        view = View(call, slots)
+        if is_counted(view) and not count_needs(view):
             for slot in call.outputs:
                 if slot != NONE:
                     slots[slot] = replace(slots[slot], maker=NONE)
                     buffer = slots[slot].buffer
-                    buffers[buffer] = replace(buffers[buffer], maker=NONE)
+                    buffers[buffer] = replace(buffers[buffer], maker=NONE, made_up="result")
             calls[index] = replace(call, outputs=(NONE,) * len(call.outputs))
     return calls, slots, buffers
 

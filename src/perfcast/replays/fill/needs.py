@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from perfcast.replays.fill.counts import count_needs
 from perfcast.replays.fill.effects import Bounds, carried_slots, made_bounds
 from perfcast.replays.fill.recorded import check_recorded
 from perfcast.replays.fill.rules import Need, View, needs_of
@@ -65,7 +66,7 @@ class Needs:
             self._forget(call)
             return
         view = View(call, self.slots)
-        by_rule = {need.slot: need for need in needs_of(view)}
+        by_rule = {need.slot: need for need in (*needs_of(view), *count_needs(view))}
         by_file = {need.slot: need for need in recorded}
         for slot in dict.fromkeys((*by_rule, *by_file)):
             need = _narrower(by_rule.get(slot), by_file.get(slot), view.count(slot))
@@ -120,9 +121,16 @@ class Needs:
         if number is None:
             slot = self.slots[need.slot]
             num_bytes = slot.span_bytes[1] - slot.span_bytes[0]
-            self.buffers.append(Buffer(num_bytes, slot.device, NONE, index, index))
+            self.buffers.append(Buffer(num_bytes, slot.device, NONE, index, index, "stand-in"))
             self.slots.append(
-                replace(slot, buffer=len(self.buffers) - 1, offset_elements=0, maker=NONE, filling=None)
+                replace(
+                    slot,
+                    buffer=len(self.buffers) - 1,
+                    offset_elements=0,
+                    maker=NONE,
+                    filling=None,
+                    stands_for=need.slot,
+                )
             )
             number = self._stand_ins[key] = len(self.slots) - 1
             self.fillings[number] = replace(

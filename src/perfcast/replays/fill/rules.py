@@ -191,17 +191,17 @@ def _unpooled_places(view: View) -> Iterator[Need]:
 
 
 def _classes(view: View) -> Iterator[Need]:
-    yield from _below(view, view.slot("self"), max(view.number("num_classes", 1), 1), "classes")
+    if view.number("num_classes", -1) > 0:
+        yield from _below(view, view.slot("self"), view.number("num_classes", 1), "classes")
 
 
-def _repeats(view: View) -> Iterator[Need]:
-    """How often each is repeated: evenly, so that the sum is what came out where it divides."""
-    repeats = view.slot("repeats")
-    result = view.call.outputs[0] if view.call.outputs else NONE
-    size = view.number("output_size", _dimension(view, result, view.number("dim")) if result != NONE else 0)
-    each = size // max(view.count(repeats), 1)
-    if view.is_whole(repeats):
-        yield Need(repeats, Filling(Fill.UNIFORM, low=each, high=each, reason="numbers of repeats"))
+def _scattered(view: View) -> Iterator[Need]:
+    """A mask with as many trues as there are elements to put there, or fewer."""
+    mask = view.slot("mask")
+    spread = max(view.count(view.slot("self")) // max(view.count(mask), 1), 1)
+    trues = min(view.count(view.slot("source")) // spread, view.count(mask))
+    if mask != NONE:
+        yield Need(mask, Filling(Fill.MASK, high=trues, reason="as many as are put there"))
 
 
 def _sequence_loss(view: View) -> Iterator[Need]:
@@ -238,6 +238,14 @@ def _power(view: View) -> Iterator[Need]:
     exponent = view.value("exponent")
     if isinstance(exponent, float) and not exponent.is_integer():
         yield from _positive(view, view.slot("self"), "a root is taken of it")
+
+
+def _whole_divisors(view: View) -> Iterator[Need]:
+    """Whole numbers by which others are divided without a fraction: none is 0."""
+    if view.is_whole(view.slot("self")) or view.slot("self") == NONE:
+        other = view.slot("other")
+        if view.is_whole(other) and view.count(other):
+            yield Need(other, Filling(Fill.UNIFORM, low=1, high=1, reason="it divides"))
 
 
 def _divisors(view: View) -> Iterator[Need]:
@@ -284,6 +292,7 @@ _CLASSIFYING = ("nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward", "nl
 _INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put")
 _ROOTED = ("sqrt", "sqrt_", "rsqrt", "rsqrt_", "log", "log_", "log2", "log10", "_foreach_sqrt",
            "_foreach_sqrt_", "_foreach_log", "_foreach_rsqrt")  # fmt: skip
+_WHOLE_DIVIDING = ("floor_divide", "floor_divide_", "remainder", "remainder_", "fmod", "fmod_")
 _DIVIDING = ("addcdiv", "addcdiv_", "_foreach_addcdiv_", "_foreach_addcdiv", "div", "div_", "_foreach_div_",
              "_foreach_div")  # fmt: skip
 
@@ -306,7 +315,8 @@ def _rules() -> Mapping[str, Rule]:
         "max_pool2d_with_indices_backward": _pooled_places,
         "max_unpool2d": _unpooled_places,
         "one_hot": _classes,
-        "repeat_interleave": _repeats,
+        "masked_scatter": _scattered,
+        "masked_scatter_": _scattered,
         "_ctc_loss": _sequence_loss,
         "ctc_loss": _sequence_loss,
         "binary_cross_entropy": _probabilities,
@@ -324,6 +334,7 @@ def _rules() -> Mapping[str, Rule]:
     rules |= dict.fromkeys(_NORMS, _statistics)
     rules |= dict.fromkeys(_ROOTED, _roots)
     rules |= dict.fromkeys(_DIVIDING, _divisors)
+    rules |= dict.fromkeys(_WHOLE_DIVIDING, _whole_divisors)
     return rules
 
 

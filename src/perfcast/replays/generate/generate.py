@@ -355,7 +355,7 @@ def _manifest(
         "num_steps": first.num_steps,
         "num_calls": len(first.calls),
         "num_operators": sum(call.kind is not CallKind.IDLE for call in first.calls),
-        "peak_bytes": first.peak_bytes,
+        "peak_bytes": first.least_bytes,
         "given_bytes": sum(buffer.num_bytes for buffer in first.buffers if buffer.is_given),
         "skipped": _skipped(first, shown),
         "rebuilt": list(first.rebuilt),

@@ -22,7 +22,8 @@ from perfcast.replays.generate.text import argument_text
 from perfcast.replays.generate.tokens import label_text, operator_parts
 from perfcast.replays.play.apart import run_apart
 from perfcast.replays.play.bind import bind_call
-from perfcast.replays.play.player import Player, Rehearsal
+from perfcast.replays.play.played import Rehearsal
+from perfcast.replays.play.player import Player
 from perfcast.replays.play.prepare import (
     available_bytes,
     given_bytes,
@@ -227,7 +228,7 @@ def _played(made: Generated, programs: Sequence[ReplayProgram]) -> FreshPlay:
         return FreshPlay(state="not played", reason=reason)
     num_ranks = len(programs) if made.manifest["has_collectives"] else 1
     free = available_bytes(programs[0])
-    least = max(program.peak_bytes for program in programs)
+    least = max(program.least_bytes for program in programs)
     if num_ranks > _MOST_RANKS or num_ranks * least > _MEMORY_SHARE * free:
         num_ranks = 1
     if least > _MEMORY_SHARE * free:

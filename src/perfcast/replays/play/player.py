@@ -9,16 +9,15 @@ time is taken off the clock.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
+from itertools import accumulate
 from time import perf_counter, process_time
-from typing import Any, Protocol
 
 from perfcast.errors import TraceError
 from perfcast.replays.build.differentiated import parameters
 from perfcast.replays.communication.play import CollectiveLatency
+from perfcast.replays.play.played import PlayedSteps, Preparation, Rehearsal, RunsCollectives
 from perfcast.replays.play.prepare import (
     Memory,
     available_bytes,
@@ -52,57 +51,9 @@ _MAX_SHARE_AHEAD = 0.6
 #: Repetitions that are measured although time is over, and how many such as it has to hold: of longer ones a
 #: single one does, without warm-up beyond the rehearsal.
 _LEAST_REPEATS, _HELD_REPEATS = 5, 10
-
-
-class Preparation(Enum):
-    """When given buffers are allocated and filled."""
-
-    AHEAD = "ahead"
-    LAZILY = "lazily"
-    AUTO = "auto"  # ahead, where all of them fit into the memory that is free
-
-
-class RunsCollectives(Protocol):
-    """What carries out collectives and waits."""
-
-    def prepare(self, index: int) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-        """A function for the collective that is this call; it takes the tensors received and sent."""
-
-    def prepare_wait(self, index: int) -> Callable[[], None]:
-        """A function for the wait that is this call."""
-
-    def finish_step(self) -> None:
-        """Wait for what is under way."""
-
-    def latencies(self) -> tuple[CollectiveLatency, ...]:
-        """How long each collective took."""
-
-
-@dataclass(frozen=True)
-class Rehearsal:
-    """What happened when each call was made once under checks.
-
-    ``failures``: reason by call that cannot run here. ``replaced``: reason by slot that does not come out
-    as recorded, so that a stand-in takes its place. ``undifferentiated``: calls that only run where autograd
-    does not look.
-    """
-
-    failures: dict[int, str]
-    replaced: dict[int, str]
-    undifferentiated: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class PlayedSteps:
-    """Seconds of each repetition of a program, of all its steps together.
-
-    ``processor_seconds`` are those of all threads of this process. Preparation is in neither.
-    """
-
-    wall_seconds: tuple[float, ...]
-    processor_seconds: tuple[float, ...]
-    num_steps: int = 1
-    is_interrupted: bool = False
+#: Share of the recorded memory that tensors which only a replay needs may take all along; larger ones are
+#: made when they are needed.
+_MAX_SHARE_MADE_UP = 0.01
 
 
 class Player:
@@ -137,6 +88,10 @@ class Player:
         self._gaps: list[float] = []
         self._parameters = parameters(program)
         self._given = given_buffers(program)
+        self._passing = self._too_large(
+            {i: program.buffers[i].num_bytes for i in self._given if program.buffers[i].made_up}
+        )
+        self._standing: frozenset[int] = frozenset()  # replaced slots whose stand-ins stay
         self._slots_of_given: dict[int, list[int]] = {buffer: [] for buffer in self._given}
         for index, slot in enumerate(program.slots):
             if slot.buffer in self._slots_of_given and slot.maker == NONE:
@@ -150,18 +105,18 @@ class Player:
         Raises:
             TraceError: Not one call can run here.
         """
-        if self.preparation is Preparation.AHEAD:
-            for buffer in self._given:
-                self._bring(buffer)
+        for buffer in self._ahead():
+            self._bring(buffer)
         for index in self._layout.orphans:
             self._findings.replaced[index] = "no call returns a tensor of its buffer"
-            put(stand_in(self.program.slots[index]), self._layout.targets[index])
         self._play(self._list_runners(self._checked))
         calls = [entry for entry in self._layout.entries if entry.call.kind is not CallKind.IDLE]
         if calls and len(self._findings.failures) >= len(calls):
             raise TraceError(f"no call can run here: {next(iter(self._findings.failures.values()))}")
-        for index in self._findings.replaced:
-            put(stand_in(self.program.slots[index]), self._layout.targets[index])
+        sizes = {index: self.program.slots[index].num_bytes for index in self._findings.replaced}
+        self._standing = frozenset(sizes) - self._too_large(sizes)
+        for index in self._standing:
+            self._stand_in(index)
         self._is_rehearsed = True
         self.set_gaps(())
         found = self._findings
@@ -189,6 +144,19 @@ class Player:
         if change is not None:
             self._runners.append(change)
             self._owners.append(len(self.program.calls) - 1)
+
+    @property
+    def lasting_bytes(self) -> int:
+        """Memory that is there all along: of given tensors, and of what stands for others."""
+        ahead = sum(self.program.buffers[buffer].num_bytes for buffer in self._ahead())
+        return ahead + sum(self.program.slots[index].num_bytes for index in self._standing)
+
+    def let_go(self) -> bool:
+        """Frees what a repetition left for the next one; whether there was any."""
+        kept = self._layout.kept
+        was_any = any(one is not None for one in kept)
+        kept[:] = [None] * len(kept)
+        return was_any
 
     def latencies(self) -> tuple[CollectiveLatency, ...]:
         """How long each collective took, in all repetitions so far."""
@@ -314,13 +282,18 @@ class Player:
         """Runners with the calls that they belong to; allocation and freeing where preparation is lazy."""
         starts: dict[int, list[int]] = {}
         ends: dict[int, list[int]] = {}
-        if self.preparation is Preparation.LAZILY:
-            for buffer in self._given:
+        ahead = set(self._ahead())
+        for buffer in self._given:
+            if buffer not in ahead:
                 starts.setdefault(max(self.program.buffers[buffer].first_call, 0), []).append(buffer)
                 ends.setdefault(self.program.buffers[buffer].last_call, []).append(buffer)
+        orphans: dict[int, list[int]] = {}
+        for slot, first in self._layout.orphans.items():
+            orphans.setdefault(first, []).append(slot)
         for entry in self._layout.entries:
             if entry.index in starts:
                 yield self._off_the_clock(self._bring, starts[entry.index]), entry.index
+            yield from ((runner, entry.index) for runner in self._stand_ins(orphans.get(entry.index, ())))
             for runner in runners_of(entry, self._clears(entry)):
                 yield runner, entry.index
             if entry.index in ends:
@@ -340,16 +313,28 @@ class Player:
         for taken in entry.windows:
             if taken.slot not in replaced:
                 yield window_runner(taken, self.program, targets[taken.slot])
+            else:
+                yield from self._stand_ins((taken.slot,))
         if entry.call.kind is CallKind.IDLE:
             return
         if entry.index not in self._findings.failures:
             yield plain_runner(entry, ResultSpots.of(entry, targets, replaced), clears)
         elif clears:
             yield lambda: put(None, clears)
+        yield from self._stand_ins([slot for slot in entry.call.outputs if slot in replaced])
+
+    def _stand_ins(self, slots: Sequence[int]) -> Iterator[Runner]:
+        """Makes tensors in the place of those that do not come out, where they do not stay."""
+        passing = [slot for slot in slots if slot not in self._standing]
+        if passing:
+            yield self._off_the_clock(self._stand_in, passing)
+
+    def _stand_in(self, slot: int) -> None:
+        put(stand_in(self.program.slots[slot]), self._layout.targets[slot])
 
     def _clears(self, entry: LaidOutCall) -> tuple[Spot, ...]:
         """The places of a call's tensors that do not stay there for the next repetition."""
-        stays = self._findings.replaced
+        stays = self._standing
         return tuple(spot for spot, slot in entry.spots if slot not in stays and not self._is_kept(slot))
 
     def _is_differentiated(self, index: int) -> bool:
@@ -359,8 +344,21 @@ class Player:
 
     def _is_kept(self, index: int) -> bool:
         slot = self.program.slots[index]
-        is_ahead = self.preparation is Preparation.AHEAD
+        is_ahead = self.preparation is Preparation.AHEAD and slot.buffer not in self._passing
         return is_ahead and slot.maker == NONE and slot.buffer in self._slots_of_given
+
+    def _ahead(self) -> list[int]:
+        """Given buffers that are there from before the first call on."""
+        if self.preparation is Preparation.LAZILY:
+            return []
+        return [buffer for buffer in self._given if buffer not in self._passing]
+
+    def _too_large(self, sizes: Mapping[int, int]) -> frozenset[int]:
+        """What of things that the recording did not have is not kept all along: the largest ones."""
+        left = int(self.program.peak_bytes * _MAX_SHARE_MADE_UP)
+        ordered = sorted(sizes, key=lambda one: (sizes[one], one))
+        totals = zip(ordered, accumulate(sizes[one] for one in ordered), strict=True)
+        return frozenset(one for one, total in totals if total > left)
 
     def _bring(self, buffer: int) -> None:
         self._memory.allocate(buffer)

@@ -134,7 +134,7 @@ def given_bytes(program: ReplayProgram) -> int:
 
 def made_peak_bytes(program: ReplayProgram) -> int:
     """The most memory that buffers made by calls take at one call."""
-    return replace(program, buffers=tuple(b for b in program.buffers if not b.is_given)).peak_bytes
+    return replace(program, buffers=tuple(b for b in program.buffers if not b.is_given)).least_bytes
 
 
 def missing_device(program: ReplayProgram) -> str:

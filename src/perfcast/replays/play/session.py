@@ -15,8 +15,8 @@ from perfcast.replays.judge.host_gaps import GapSource
 from perfcast.replays.judge.own_times import own_times, relative_seconds, spins, spread, timed_calls
 from perfcast.replays.judge.profiling import profile_calls, profile_memory
 from perfcast.replays.judge.utilisation import Utilisation, Watch
-from perfcast.replays.play.player import PlayedSteps, Player, Preparation, Rehearsal, RunsCollectives
-from perfcast.replays.play.prepare import given_bytes
+from perfcast.replays.play.played import PlayedSteps, Preparation, Rehearsal, RunsCollectives
+from perfcast.replays.play.player import Player
 from perfcast.replays.program.program import CallKind, ReplayProgram
 from perfcast.replays.request import PlayOptions
 
@@ -117,7 +117,7 @@ def play_program(
         timed_calls(player, trace, label_seconds),
         kernels,
         launches,
-        _peak_bytes(player),
+        peak_bytes(player),
         gaps.seconds,
         gaps.wanted_seconds,
         utilisation,
@@ -204,7 +204,7 @@ def _kernels(trace: Trace) -> tuple[dict[str, float], int]:
     return {share.label: share.seconds / repeats for share in found.kinds}, found.num_launches // repeats
 
 
-def _peak_bytes(player: Player) -> int:
+def peak_bytes(player: Player) -> int:
     """Memory at the fullest moment: what was there before, and the most that a repetition adds."""
     import torch
 
@@ -212,5 +212,13 @@ def _peak_bytes(player: Player) -> int:
         torch.cuda.reset_peak_memory_stats()
         player.play()
         return int(torch.cuda.max_memory_allocated())
-    before = given_bytes(player.program) if player.preparation is Preparation.AHEAD else 0
-    return before + profile_memory(player.play)
+    kept = player.let_go()
+
+    def play() -> (
+        None
+    ):  # what the first leaves is there in the second: freed memory that was there is not told
+        player.play()
+        if kept:
+            player.play()
+
+    return player.lasting_bytes + profile_memory(play)

@@ -55,7 +55,7 @@ def concatenate(programs: Sequence[ReplayProgram]) -> ReplayProgram:
             )
             for call in program.calls
         )
-        slots += (_shifted_slot(slot, first_call, first_buffer) for slot in program.slots)
+        slots += (_shifted_slot(slot, first_call, first_slot, first_buffer) for slot in program.slots)
         buffers += (_shifted_buffer(buffer, first_call) for buffer in program.buffers)
         num_steps += max(program.num_steps, len(steps))
     return ReplayProgram(
@@ -131,8 +131,13 @@ def _shifted_call(call: ReplayCall, calls: int, slots: int) -> ReplayCall:
     return replace(moved, waits_for=_shifted(call.waits_for, calls))
 
 
-def _shifted_slot(slot: Slot, calls: int, buffers: int) -> Slot:
-    return replace(slot, buffer=slot.buffer + buffers, maker=_shifted(slot.maker, calls))
+def _shifted_slot(slot: Slot, calls: int, slots: int, buffers: int) -> Slot:
+    return replace(
+        slot,
+        buffer=slot.buffer + buffers,
+        maker=_shifted(slot.maker, calls),
+        stands_for=_shifted(slot.stands_for, slots),
+    )
 
 
 def _shifted_buffer(buffer: Buffer, calls: int) -> Buffer:
@@ -141,6 +146,7 @@ def _shifted_buffer(buffer: Buffer, calls: int) -> Buffer:
         maker=_shifted(buffer.maker, calls),
         first_call=buffer.first_call + calls,
         last_call=buffer.last_call + calls,
+        stays_until=_shifted(buffer.stays_until, calls),
     )
 
 

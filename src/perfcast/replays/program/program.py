@@ -8,10 +8,11 @@ namespaces, arguments are literals or places of tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from itertools import zip_longest
+from typing import Literal, TypeAlias
 
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE, Collective, ProcessGroup
@@ -25,7 +26,7 @@ class Fill(Enum):
     POSITIVE = "positive"  # floating point: uniform between two bounds, 0 or more
     ZEROS = "zeros"  # what only has to exist: never read as a place in another tensor
     UNIFORM = "uniform"  # whole numbers between two bounds, both included
-    MASK = "mask"  # ``high`` elements true, evenly spaced, the others false
+    MASK = "mask"  # ``high`` elements true, evenly spaced; of numbers: such as add up to ``high``, evenly
     OFFSETS = "offsets"  # bag offsets: monotone from 0 to the number of lookups
     LOOKUPS = "lookups"  # embedding rows that are looked up as often as a reuse histogram says
     PERMUTATION = "permutation"  # every whole number below the size once
@@ -59,6 +60,11 @@ class Buffer:
     ``maker`` is the index of the call that allocates it, ``NONE`` where it must be there before the
     program starts. ``first_call`` and ``last_call`` are the calls between which it is used: it is
     allocated at the one and freed after the other.
+
+    ``made_up``: of a given one, what it takes the place of: a result, as many as data say, or a tensor
+    whose values are not known ('stand-in'); it is there between its first and its last call only.
+    ``stays_until`` is the call of the next repetition before which it is freed, such as a gradient that is
+    only then set to nothing; ``NONE`` where it is freed after its last call.
     """
 
     num_bytes: int
@@ -66,6 +72,8 @@ class Buffer:
     maker: int
     first_call: int
     last_call: int
+    made_up: Literal["", "result", "stand-in"] = ""
+    stays_until: int = NONE
 
     @property
     def is_given(self) -> bool:
@@ -79,7 +87,8 @@ class Slot:
 
     ``maker`` is the index of the call that first has it among its outputs, ``NONE`` where it has to be
     taken out of its buffer: a given one (``filling`` says with what in it), or one that a call made
-    through another slot. No two slots of a step are the same window onto the same buffer.
+    through another slot. No two slots of a step are the same window onto the same buffer. ``stands_for`` is
+    the slot whose place a stand-in takes in a call.
     """
 
     buffer: int
@@ -90,6 +99,7 @@ class Slot:
     device: str
     maker: int = NONE
     filling: Filling | None = None
+    stands_for: int = NONE
 
     @property
     def span_bytes(self) -> tuple[int, int]:
@@ -97,6 +107,12 @@ class Slot:
         width = dtype_bytes(self.dtype)
         start = self.offset_elements * width
         return start, start + self.reach_elements * width
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory from its first byte to its last."""
+        start, end = self.span_bytes
+        return end - start
 
     @property
     def reach_elements(self) -> int:
@@ -160,7 +176,8 @@ class ReplayCall:
     current one. ``module`` is the path of the labels under which it was called; ``step`` the number of the
     step, from 0. ``communication_seconds`` is how long a collective itself lasted in the recording, NaN where
     not known; where ``emulated_seconds`` is not NaN, it is not carried out but takes that long.
-    ``is_differentiated``: autograd noted it in the recording.
+    ``is_differentiated``: autograd noted it in the recording. ``inner_bytes`` is the most memory that the
+    operators below it held at once, beside its arguments and results.
     """
 
     node_id: int
@@ -181,6 +198,7 @@ class ReplayCall:
     communication_seconds: float = float("nan")
     emulated_seconds: float = float("nan")
     is_differentiated: bool = False
+    inner_bytes: int = 0
 
     @property
     def name(self) -> str:
@@ -241,16 +259,50 @@ class ReplayProgram:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that is alive at one call, over all devices."""
+        """The most memory that was alive at one call of the recording, over all devices.
+
+        What was there before the first step stays; what is given to one of several steps is there during it.
+        """
+        return self._most_alive(self._recorded_lives(), [call.inner_bytes for call in self.calls])
+
+    @property
+    def least_bytes(self) -> int:
+        """The most memory at one call where given tensors too are there between first and last use only."""
+        return self._most_alive(
+            (max(buffer.first_call, 0), buffer.last_call, buffer.num_bytes) for buffer in self.buffers
+        )
+
+    def _most_alive(self, lives: Iterable[tuple[int, int, int]], within: Sequence[int] = ()) -> int:
+        """Of (first call, last call, bytes), and what each call holds ``within`` it."""
         changes = [0] * (len(self.calls) + 1)
-        for buffer in self.buffers:
-            changes[max(buffer.first_call, 0)] += buffer.num_bytes
-            changes[buffer.last_call + 1] -= buffer.num_bytes
+        for first, last, num_bytes in lives:
+            changes[first] += num_bytes
+            changes[last + 1] -= num_bytes
         peak = alive = 0
-        for change in changes:
+        for change, inner in zip_longest(changes, within, fillvalue=0):
             alive += change
-            peak = max(peak, alive)
+            peak = max(peak, alive + inner)
         return peak
+
+    def _recorded_lives(self) -> Iterator[tuple[int, int, int]]:
+        steps = {call.step: [index, index] for index, call in reversed(list(enumerate(self.calls)))}
+        for index, call in enumerate(self.calls):
+            steps[call.step][1] = index
+        end = len(self.calls) - 1
+        for buffer in self.buffers:
+            first, last, num_bytes = max(buffer.first_call, 0), buffer.last_call, buffer.num_bytes
+            if buffer.made_up == "stand-in" or not self.calls:
+                continue
+            if buffer.is_given and not buffer.made_up:
+                step = self.calls[first].step
+                is_of_one = self.calls[last].step == step
+                yield (*(steps[step] if is_of_one else (0, end)), num_bytes)
+            elif buffer.stays_until != NONE:
+                yield first, end, num_bytes
+                if buffer.stays_until:
+                    yield 0, min(buffer.stays_until, first) - 1, num_bytes
+            else:
+                yield first, last, num_bytes
 
 
 def slots_in(arguments: tuple[Argument, ...]) -> Iterator[int]:

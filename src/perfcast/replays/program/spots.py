@@ -7,7 +7,7 @@ the last use, and nothing is looked up while the time runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,12 +53,14 @@ class LaidOutCall:
 class Layout:
     """Entries of all calls; ``targets[slot]`` are the places that a tensor goes to.
 
-    ``orphans`` are slots of buffers made by calls that nothing gives a tensor to.
+    ``orphans`` are slots of buffers made by calls that nothing gives a tensor to, each with the call that
+    needs it first. ``kept`` holds tensors that stay beyond their last use.
     """
 
     entries: tuple[LaidOutCall, ...]
     targets: tuple[list[Spot], ...]
-    orphans: frozenset[int]
+    orphans: Mapping[int, int]
+    kept: list[Any]
 
 
 def lay_out(program: ReplayProgram) -> Layout:
@@ -70,7 +72,41 @@ def lay_out(program: ReplayProgram) -> Layout:
         for spot, slot in entry.spots:
             targets[slot].append(spot)
     orphans = _add_windows(program, entries, targets)
-    return Layout(entries, tuple(targets), frozenset(orphans))
+    return Layout(entries, tuple(targets), orphans, _keep(program, entries, targets))
+
+
+def _keep(program: ReplayProgram, entries: Sequence[LaidOutCall], targets: list[list[Spot]]) -> list[Any]:
+    """Places for a tensor of each buffer that stays beyond its last use, cleared by the call that ends it."""
+    used = {program.slots[slot].buffer: entry.index for entry in entries for _, slot in entry.spots}
+    kept: list[Any] = []
+    seen: set[int] = set()
+    for index, slot in enumerate(program.slots):
+        own = program.buffers[slot.buffer]
+        if slot.maker == NONE or slot.maker != own.maker or slot.buffer in seen:
+            continue
+        seen.add(slot.buffer)
+        last = (
+            len(entries)
+            if own.stays_until == 0
+            else own.stays_until
+            if own.stays_until > 0
+            else own.last_call + 1
+        )
+        if own.stays_until == NONE and own.last_call <= used.get(slot.buffer, slot.maker):
+            continue
+        ending = _calling(entries, last - 1)
+        if ending is not None:
+            spot = (kept, len(kept))
+            kept.append(None)
+            targets[index].append(spot)
+            ending.spots.append((spot, index))
+    return kept
+
+
+def _calling(entries: Sequence[LaidOutCall], index: int) -> LaidOutCall | None:
+    """The entry, or else the last before it, that calls something: only these clear places."""
+    earlier = (entry for entry in reversed(entries[: index + 1]) if entry.call.kind is not CallKind.IDLE)
+    return next(earlier, None)
 
 
 def _entry(index: int, call: ReplayCall) -> LaidOutCall:
@@ -102,17 +138,17 @@ def _spots_in(container: Any, items: Any) -> Iterator[tuple[Spot, int]]:
 
 def _add_windows(
     program: ReplayProgram, entries: Sequence[LaidOutCall], targets: list[list[Spot]]
-) -> set[int]:
+) -> dict[int, int]:
     """Tensors that no call returns, in buffers that calls make: taken out before their first use.
 
-    Returns those for which no tensor of the buffer is known by then.
+    Returns those for which no tensor of the buffer is known by then, with the call that needs them.
     """
     made: dict[int, list[int]] = {}
     for index, slot in enumerate(program.slots):
         if slot.maker != NONE:
             made.setdefault(slot.buffer, []).append(index)
     known: set[int] = set()
-    orphans: set[int] = set()
+    orphans: dict[int, int] = {}
     for entry in entries:
         for _, index in entry.spots:
             slot = program.slots[index]
@@ -121,7 +157,7 @@ def _add_windows(
             known.add(index)
             source = _source(program, made.get(slot.buffer, ()), entry.index)
             if source is None:
-                orphans.add(index)
+                orphans[index] = entry.index
                 continue
             place: list[Any] = [None]
             targets[source].append((place, 0))

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from perfcast.errors import InputError
-from perfcast.replays.program.program import CallKind, Fill, ReplayProgram, Slot, slots_in
+from perfcast.replays.program.program import CallKind, Fill, ReplayCall, ReplayProgram, Slot, slots_in
 from perfcast.replays.scale.calls import SlotKey, calls_of_program
 from perfcast.replays.scale.layout import elements, reach_bytes
 from perfcast.replays.scale.passes import Dims, ScalePass
+from perfcast.traces.events import NONE
 from perfcast.traces.scaling.calls import ScalingCall, tensors_in
 from perfcast.traces.scaling.extents import fixed
 from perfcast.traces.scaling.scaling import Scaling, scale
@@ -34,7 +35,7 @@ def scale_batch(program: ReplayProgram, recorded: int, wanted: int) -> ReplayPro
         return program
     calls = calls_of_program(program)
     scaling = scale(calls, recorded, wanted, program.world_size)
-    done = ScalePass(program, scaling, _dims_of_slots(calls, scaling))
+    done = ScalePass(program, scaling, _dims_of_slots(program, calls, scaling))
     done.run()
     slots = done.slots
     if not any(_grows(old, new, recorded) for old, new in zip(program.slots, slots, strict=True)):
@@ -61,7 +62,9 @@ def _nothing_follows(program: ReplayProgram, scaling: Scaling) -> InputError:
     )
 
 
-def _dims_of_slots(calls: Sequence[ScalingCall], scaling: Scaling) -> dict[SlotKey, Dims]:
+def _dims_of_slots(
+    program: ReplayProgram, calls: Sequence[ScalingCall], scaling: Scaling
+) -> dict[SlotKey, Dims]:
     """What the sizes of each slot are made of, as the first call that has it says."""
     found: dict[SlotKey, Dims] = {}
     followed = scaling.followed
@@ -71,6 +74,9 @@ def _dims_of_slots(calls: Sequence[ScalingCall], scaling: Scaling) -> dict[SlotK
         for tensor, dims in (*own, *made):
             if tensor is not None and isinstance(tensor.key, SlotKey):  # sparse ones: sizes of parameters
                 found.setdefault(tensor.key, dims if dims is not None else tuple(map(fixed, tensor.shape)))
+    for index, slot in enumerate(program.slots):
+        if SlotKey(slot.stands_for) in found:
+            found[SlotKey(index)] = found[SlotKey(slot.stands_for)]
     return found
 
 
@@ -100,7 +106,18 @@ def _assembled(program: ReplayProgram, done: ScalePass, scaling: Scaling) -> Rep
         for i, buffer in enumerate(program.buffers)
     )
     selection = {**program.selection, "batch": f"{scaling.recorded} scaled to {scaling.wanted}"}
-    return replace(program, calls=tuple(done.calls), slots=tuple(slots), buffers=buffers, selection=selection)
+    calls = tuple(_with_inner(call, program.slots, slots) for call in done.calls)
+    return replace(program, calls=calls, slots=tuple(slots), buffers=buffers, selection=selection)
+
+
+def _with_inner(call: ReplayCall, before: Sequence[Slot], after: Sequence[Slot]) -> ReplayCall:
+    """What the operators below a call hold grows as the largest of its tensors does."""
+    own = [slot for slot in (*slots_in(call.arguments), *call.outputs) if slot != NONE]
+    if not call.inner_bytes or not own:
+        return call
+    largest = max(own, key=lambda slot: elements(before[slot].shape))
+    ratio = Fraction(elements(after[largest].shape), max(elements(before[largest].shape), 1))
+    return replace(call, inner_bytes=round(call.inner_bytes * ratio))
 
 
 def _refilled(old: Slot, new: Slot, scaling: Scaling) -> Slot:

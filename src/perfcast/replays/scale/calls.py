@@ -79,7 +79,9 @@ def _exchange(program: ReplayProgram, index: int, call: ReplayCall) -> ScalingCa
 
 
 def tensor_of(program: ReplayProgram, index: int) -> TensorArgument:
-    """A slot as recorded."""
+    """A slot as recorded; of a stand-in, the one whose place it takes."""
+    stands_for = program.slots[index].stands_for
+    index = index if stands_for == NONE else stands_for
     slot = program.slots[index]
     return TensorArgument(
         SlotKey(index), slot.buffer, slot.dtype, slot.shape, slot.strides, slot.offset_elements

@@ -70,6 +70,11 @@ class ScalePass:
         if index in self._new:
             return
         slot = self._program.slots[index]
+        if slot.stands_for != NONE:
+            self._enter(slot.stands_for)
+            like = self._new[slot.stands_for]
+            self._new[index] = replace(slot, shape=like.shape, strides=like.strides)
+            return
         base = self._bases.setdefault(slot.buffer, index)
         shape = self._shape(index)
         self._new[index] = own_memory(slot, shape) if base == index else window(slot, shape, self._pair(base))

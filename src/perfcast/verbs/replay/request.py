@@ -96,7 +96,7 @@ def _shares(text: str) -> tuple[float, ...]:
 
 
 def _play_options(asked: ReplayQuestion) -> PlayOptions:
-    from perfcast.replays.play.player import Preparation
+    from perfcast.replays.play.played import Preparation
     from perfcast.replays.request import PlayOptions
 
     return PlayOptions(

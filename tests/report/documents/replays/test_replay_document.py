@@ -7,7 +7,7 @@ from tests.small_replays import small_program
 
 from perfcast.replays.build.call_times import CallTimes
 from perfcast.replays.judge.fidelity import Fidelity, judge
-from perfcast.replays.play.player import PlayedSteps, Preparation, Rehearsal
+from perfcast.replays.play.played import PlayedSteps, Preparation, Rehearsal
 from perfcast.replays.play.session import Played
 from perfcast.replays.program.program import Skipped
 from perfcast.report.data.replay import data_of
