@@ -122,9 +122,7 @@ def change_of_batch(
             "dims of 1"
         )
     calls = calls or calls_alone(trace, parents)
-    if not any(
-        recorded in tensor.shape for call in calls.calls for a in call.arguments for tensor in tensors_in(a)
-    ):
+    if not any(_has_batch(argument, recorded) for call in calls.calls for argument in call.arguments):
         raise PlanError(
             f"no recorded tensor has a dim of {recorded}: is that the batch? (--recorded-batch-size; shapes "
             "must have been recorded)"
@@ -133,6 +131,13 @@ def change_of_batch(
     by_place = {call.place: call for call in calls.calls}
     change = BatchChange(trace, scaling, by_place, _with_alike(trace, by_place, calls.places))
     return replace(change, sparse=_sparse_tables(change))
+
+
+def _has_batch(argument: Argument, recorded: int) -> bool:
+    """Whether a tensor has a dim of the batch, or a list as many tensors as samples."""
+    tensors = list(tensors_in(argument))
+    is_list = isinstance(argument, tuple) and len(tensors) == recorded
+    return is_list or any(recorded in tensor.shape for tensor in tensors)
 
 
 def _with_alike(trace: Trace, calls: Mapping[int, ScalingCall], places: Mapping[int, int]) -> dict[int, int]:
