@@ -215,7 +215,10 @@ def test_the_notebooks_parameters_differ_from_the_chosen_ones_in_the_base_utiliz
     assert replace(NOTEBOOK, base_utilization=CHOSEN.base_utilization) == CHOSEN
 
 
-def test_the_curve_is_compared_under_both_sets_of_parameters_and_drawn(tmp_path: Path):
+def test_the_curve_is_compared_under_both_sets_of_parameters_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("perfcast.published.data_movement.compare._STEPS", 1)  # points of a decade drawn
     lines = "log10_training_flop,theoretical_utilization_pct_digitised\n25,69.8\n28,64.9\n"
     (tmp_path / PUBLISHED_FILE).write_text(lines)
     found = compare(tmp_path)
