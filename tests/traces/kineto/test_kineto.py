@@ -116,6 +116,27 @@ def test_ranks_come_in_order_and_twice_the_same_is_refused(tmp_path: Path):
         read_ranks([tmp_path / "a.json", rank(1, "c.json")])
 
 
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        (("a.rank1.170.json", "a.rank0.171.json"), (1, 0)),
+        (("worker4_step_12.53.json", "worker6_step_12.47.json"), (4, 6)),
+        (("dlrm.0.json", "dlrm.1.json"), (0, 1)),
+        (("rank0.kineto.json", "rank0.linked.json"), None),
+        (("before3.json", "after7.json"), None),
+    ],
+)
+def test_ranks_that_no_file_says_are_those_of_their_names(tmp_path: Path, names, ranks):
+    paths = [write(tmp_path / name, document([event("a", 1, 1)])) for name in names]
+    if ranks is None:
+        with pytest.raises(TraceError, match="both of rank 0: give one timeline for each rank, with names"):
+            read_ranks(paths)
+    else:
+        found = {trace.source: trace for trace in read_ranks(paths)}
+        assert tuple(found[name].rank for name in names) == ranks
+        assert {trace.world_size for trace in found.values()} == {max(2, max(ranks) + 1)}
+
+
 def test_groups_collectives_devices_and_synchronisations_are_read(tmp_path: Path):
     collective = {
         "Collective_name": "allreduce",

@@ -88,11 +88,11 @@ def network_of(workload: ChakraWorkload) -> tuple[NetworkDimension, ...]:
 
     A collective among n ranks moves bytes over each link of a ring in some steps: 2 (n - 1) / n of what one
     rank puts in and 2 (n - 1) steps for an all-reduce, half of both for a reduce-scatter or an all-to-all,
-    (n - 1) times its part in n - 1 steps for an all-gather. Bandwidth is the most bytes a second of all
-    collectives, latency the shortest step.
+    (n - 1) times its part in n - 1 steps for an all-gather; a message moves its own in one. Bandwidth is the
+    most bytes a second of all, latency the shortest step.
 
     Raises:
-        TraceError: Several ranks, but no collective whose size and duration are known.
+        TraceError: Several ranks, but no collective or message whose size and duration are known.
     """
     ranks, sizes = len(workload.traces), {group.name: len(group.ranks) for group in workload.groups}
     rates, steps = [], []
@@ -104,12 +104,17 @@ def network_of(workload: ChakraWorkload) -> tuple[NetworkDimension, ...]:
                 rates.append(moved / node.seconds)
                 steps.append(node.seconds / count)
     if not rates and ranks > 1:
-        raise TraceError("no collective tells how fast the network is; name a cluster")
+        raise TraceError(
+            "no collective or message of a known size tells how fast the network is: name it "
+            "(--cluster NAME:N), or give the execution traces too, which know sizes"
+        )
     return (NetworkDimension("Ring", ranks, max(rates), min(steps)),) if ranks > 1 else ()
 
 
 def _ring(node: ChakraNode, members: int) -> tuple[float, int]:
-    """Bytes over each link of a ring, and steps; 0 for what is no collective of a known size."""
+    """Bytes over each link of a ring, and steps; 0 for what is no collective or message of a known size."""
+    if node.type in (NodeType.SEND, NodeType.RECEIVE):
+        return float(node.number("comm_size")), 1
     if node.type != NodeType.COLLECTIVE or members < 2:
         return 0.0, 0
     size, others = node.number("comm_size"), members - 1

@@ -84,6 +84,7 @@ def summarize_workload(workload: ChakraWorkload, measured_seconds: Sequence[floa
 def _summary(trace: ChakraTrace, measured_seconds: float | None) -> ChakraSummary:
     collectives = [node for node in trace.nodes if node.type == NodeType.COLLECTIVE]
     messages = [node for node in trace.nodes if node.type in (NodeType.SEND, NodeType.RECEIVE)]
+    sent = [node for node in messages if node.type == NodeType.SEND]
     sized = [n for n in collectives if n.number("comm_type", -1) != CollectiveType.BARRIER] + messages
     return ChakraSummary(
         trace.source,
@@ -94,7 +95,7 @@ def _summary(trace: ChakraTrace, measured_seconds: float | None) -> ChakraSummar
         _counted(CollectiveType, [node.number("comm_type", -1) for node in collectives]),
         sum(len(node.data_deps) for node in trace.nodes),
         len(missing_dependencies(trace)),
-        sum(max(0, node.number("comm_size")) for node in collectives),
+        sum(max(0, node.number("comm_size")) for node in (*collectives, *sent)),
         trace.seconds,
         longest_path(trace).micros * MICRO,
         measured_seconds,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, Member, open_member
 from perfcast.traces.files.json_stream import JsonStream
 from perfcast.traces.kineto.collectives import collectives_of
 from perfcast.traces.kineto.columns import Columns, Finished, Flow
+from perfcast.traces.kineto.ranks_of_names import ranks_of_names
 from perfcast.traces.marks import STEP_MARK
 
 _KEYS = frozenset({"traceEvents", "nodes"})
@@ -63,6 +65,8 @@ def read_ranks(
 ) -> tuple[Trace, ...]:
     """Read the traces of several ranks, from files or archives of them; in the order of their ranks.
 
+    Ranks that no file says (``distributedInfo``, since PyTorch 1.13) are those of the files' names.
+
     Raises:
         TraceError: As ``read_kineto``; no trace in an archive; two traces of one rank.
     """
@@ -76,12 +80,40 @@ def read_ranks(
 
 
 def _by_rank(traces: list[Trace]) -> tuple[Trace, ...]:
+    if len(traces) > 1 and all(trace.world_size == 1 for trace in traces):
+        traces = _named_ranks(traces)
     seen: dict[int, str] = {}
     for trace in traces:
         if trace.rank in seen:
-            raise TraceError(f"'{seen[trace.rank]}' and '{trace.source}' are both of rank {trace.rank}")
+            unsaid = trace.world_size == 1
+            raise TraceError(
+                f"'{seen[trace.rank]}' and '{trace.source}' are both of rank {trace.rank}: give one timeline "
+                "for each rank"
+                + (
+                    ", with names that differ in its number alone (a.rank0.json, a.rank1.json)"
+                    if unsaid
+                    else ""
+                )
+            )
         seen[trace.rank] = trace.source
     return tuple(sorted(traces, key=lambda trace: trace.rank))
+
+
+def _named_ranks(traces: list[Trace]) -> list[Trace]:
+    """Traces of which none says a rank, with those of their names, where these tell."""
+    ranks = ranks_of_names([trace.source for trace in traces])
+    if ranks is None:
+        return traces
+    note = "no file says its rank: ranks are those of the files' names"
+    return [
+        replace(
+            trace,
+            rank=rank,
+            world_size=max(len(ranks), max(ranks) + 1),
+            warnings=(*trace.warnings, note),
+        )
+        for trace, rank in zip(traces, ranks, strict=True)
+    ]
 
 
 def _read(member: Member, max_bytes: int, is_truncated_allowed: bool) -> Trace:

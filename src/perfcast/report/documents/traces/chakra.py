@@ -29,9 +29,11 @@ def document_of(summary: WorkloadSummary) -> Document:
 def _rank(rank: ChakraSummary) -> Section:
     facts = [Fact("Nodes", _counts(rank.num_nodes_by_type))]
     if rank.num_collectives_by_type:
-        facts.append(Fact("Collectives", f"{_counts(rank.num_collectives_by_type)}: {_size(rank)}"))
+        also = ", with messages" if rank.num_messages_by_type else ""
+        facts.append(Fact("Collectives", f"{_counts(rank.num_collectives_by_type)}: {_size(rank)}{also}"))
     if rank.num_messages_by_type:
-        facts.append(Fact("Messages", _counts(rank.num_messages_by_type)))
+        said = "" if rank.num_collectives_by_type else f": {_size(rank)}"
+        facts.append(Fact("Messages", _counts(rank.num_messages_by_type) + said))
     facts.append(Fact("Longest path", _path(rank)))
     if rank.num_missing:
         plural = "dependency" if rank.num_missing == 1 else "dependencies"

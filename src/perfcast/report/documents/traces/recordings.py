@@ -139,8 +139,14 @@ def _link(report: LinkReport) -> Section:
     )
 
 
+_OVERHEADS_NOTE = (
+    "'trace forecast --overheads' gives each stretch of the host's time the mean of those most like it: of "
+    "one operator or call, at one place in its step where that was recorded."
+)
+
+
 def overheads_document(profile: OverheadProfile) -> Document:
-    """Each kind's mean and spread over all examples, and how many there were."""
+    """Each kind's mean and spread over all examples, how many there were and of how many things."""
     rows = []
     for overhead, means in profile.means.items():
         overall = means.get(())
@@ -153,10 +159,13 @@ def overheads_document(profile: OverheadProfile) -> Document:
             Column("What"),
             Column("Mean", "s"),
             Column("Deviation", "s"),
-            Column("Examples", "number"),
-            Column("Keys", "number"),
+            Column("Recorded", "number"),
+            Column("Different", "number"),
         ),
         rows=tuple(rows),
     )
-    title = " ".join(("Host overheads", profile.host, profile.framework)).strip()
-    return Document(title=title, blocks=(table,))
+    named = ", ".join(filter(None, (profile.host, profile.framework)))
+    return Document(
+        title=f"Host overheads: {named}" if named else "Host overheads",
+        blocks=(table, Note(_OVERHEADS_NOTE)),
+    )
