@@ -88,7 +88,13 @@ class _RecordedRank:
 def _recorded_ranks(request: ReplayRequest) -> list[_RecordedRank]:
     by_trace = [read_sources(path, request.timeline, max_bytes=request.max_bytes) for path in request.traces]
     if len({len(sources) for sources in by_trace}) > 1:
-        raise TraceError("the TRACEs are of different numbers of ranks")
+        counts = ", ".join(
+            f"'{path}' has {len(sources)}" for path, sources in zip(request.traces, by_trace, strict=True)
+        )
+        raise TraceError(
+            f"the TRACEs are of different numbers of ranks ({counts}): those that follow each other need as "
+            "many, so give one rank's file of each, or replay them apart"
+        )
     if request.num_ranks == len(by_trace) > 1 and len(by_trace[0]) == 1:
         return [_RecordedRank(sources, rank) for rank, sources in enumerate(by_trace)]
     return [_RecordedRank(sources) for sources in zip(*by_trace, strict=True)]

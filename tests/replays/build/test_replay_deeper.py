@@ -69,6 +69,23 @@ def test_an_operator_with_a_kernel_of_its_own_is_left_out_by_name(tmp_path: Path
     assert [call.operator for call in program.calls] == ["aten::relu"]
 
 
+def test_an_operator_that_calls_itself_with_other_sizes_is_played_itself(tmp_path: Path):
+    schema = "aten::zeros(SymInt[] size) -> Tensor"
+    nodes = [
+        node(
+            number,
+            "aten::zeros",
+            parent,
+            inputs=[([8] * count, f"GenericList[{kinds}]", [[]] * count)],
+            outputs=[(tensor(10 + number, 1010 + number, [8]), FLOAT, [8])],
+            schema=schema,
+        )
+        for number, parent, count, kinds in ((3, 2, 1, "Int"), (4, 3, 2, "Int,Int"))
+    ]
+    program = build_program(execution_trace(tmp_path, nodes))
+    assert [call.node_id for call in program.calls] == [3]
+
+
 def test_compiled_graphs_without_a_recorded_kernel_are_counted(tmp_path: Path):
     nodes = [
         node(3, "## Call CompiledFxGraph abc ##"),

@@ -98,7 +98,10 @@ def _mark(node: Node, trace: ExecutionTrace, found: set[int]) -> None:
 
 
 def _is_again(caller: Node, node: Node) -> bool:
-    return caller.schema == node.schema and caller.input_types != node.input_types
+    if caller.schema != node.schema:
+        return False
+    both = zip(caller.input_types, node.input_types, strict=False)
+    return any(one != other and "Tensor(" in one and "Tensor(" in other for one, other in both)
 
 
 def _is_known(node: Node, operators: OperatorTable, namespaces: frozenset[str]) -> bool:
