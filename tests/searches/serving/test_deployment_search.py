@@ -152,7 +152,7 @@ def test_all_at_once_are_what_each_is_alone(model: str, load):
     request = asked(model, load=load)
     replicas, rows, found = weighed(request)
     tables = StepTables()
-    for row in range(0, len(rows), max(1, len(rows) // 25)):
+    for row in range(0, len(rows), max(1, len(rows) // 9)):
         if not found.is_stable[row]:
             continue
         one = replace(serving_request(request, replicas, rows, row), method="closed_form", num_requests=400)
