@@ -199,7 +199,7 @@ def _compiled_note(prepared: Prepared, host_gaps: HostGaps) -> tuple[str, ...]:
 
 
 def _notes(prepared: Prepared, host_gaps: HostGaps) -> tuple[str, ...]:
-    notes = [*prepared.program.rebuilt, *_compiled_note(prepared, host_gaps)]
+    notes = [*prepared.program.rebuilt, *prepared.program.assumed, *_compiled_note(prepared, host_gaps)]
     untimed = count_untimed(prepared.program)
     if untimed:
         notes.append(

@@ -117,3 +117,17 @@ def test_a_call_that_does_not_show_what_it_makes_is_named(tmp_path: Path):
     program = build_program(recorded(step, BATCH, tmp_path))
     with pytest.raises(InputError, match=r"cannot be changed from 16 to 64: aten::\w+ \(node \d+\)"):
         scale_batch(program, BATCH, 4 * BATCH)
+
+
+def test_a_size_that_nothing_decides_is_said(tmp_path: Path):
+    def step(batch: int) -> torch.Tensor:
+        places = torch.randint(0, 8, (batch, 3))
+        return (
+            torch.nn.functional.one_hot(places, 4 * batch)
+            .float()
+            .mul(torch.ones(1, requires_grad=True))
+            .sum()
+        )
+
+    scaled = scale_batch(build_program(recorded(step, BATCH, tmp_path)), BATCH, 4 * BATCH)
+    assert any("one_hot, 64, does not follow the batch (16 to 64" in words for words in scaled.assumed)

@@ -71,6 +71,7 @@ def concatenate(programs: Sequence[ReplayProgram]) -> ReplayProgram:
         source_hash=_joined_hash([program.source_hash for program in programs]),
         selection=_joined_selection(programs),
         rebuilt=tuple(dict.fromkeys(words for program in programs for words in program.rebuilt)),
+        assumed=tuple(dict.fromkeys(words for program in programs for words in program.assumed)),
         kernels=tuple(dict.fromkeys(kernel for program in programs for kernel in program.kernels)),
         num_unselected=sum(program.num_unselected for program in programs),
         unselected_seconds=math.fsum(program.unselected_seconds for program in programs),

@@ -236,9 +236,10 @@ class ReplayProgram:
 
     ``num_steps`` steps of the recording are in it. ``source_hash`` is the SHA-256 of the trace's bytes as
     read (after decompression). ``selection`` says in words what was taken. ``rank`` and ``world_size``
-    are the recording's, or what it was scaled to. ``rebuilt`` says which operators others stand for,
-    ``kernels`` which are generated kernels. ``num_unselected`` calls of the same steps, which took
-    ``unselected_seconds`` of the host, were left out by what was asked for (a part, a kind).
+    are the recording's, or what it was scaled to. ``assumed`` says which sizes another batch only probably
+    changes, or leaves, ``rebuilt`` which operators others stand for, ``kernels`` which are generated kernels.
+    ``num_unselected`` calls of the same steps, which took ``unselected_seconds`` of the host, were left out
+    by what was asked for (a part, a kind).
     """
 
     calls: tuple[ReplayCall, ...]
@@ -253,6 +254,7 @@ class ReplayProgram:
     source_hash: str = ""
     selection: Mapping[str, str] = field(default_factory=dict)
     rebuilt: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
     kernels: tuple[KernelSource, ...] = ()
     num_unselected: int = 0
     unselected_seconds: float = 0.0

@@ -7,7 +7,8 @@ without memory (``passes``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -107,7 +108,26 @@ def _assembled(program: ReplayProgram, done: ScalePass, scaling: Scaling) -> Rep
     )
     selection = {**program.selection, "batch": f"{scaling.recorded} scaled to {scaling.wanted}"}
     calls = tuple(_with_inner(call, program.slots, slots) for call in done.calls)
-    return replace(program, calls=calls, slots=tuple(slots), buffers=buffers, selection=selection)
+    return replace(
+        program,
+        calls=calls,
+        slots=tuple(slots),
+        buffers=buffers,
+        selection=selection,
+        assumed=(*program.assumed, *_assumed(calls, scaling)),
+    )
+
+
+def _assumed(calls: Sequence[ReplayCall], scaling: Scaling) -> Iterator[str]:
+    """Sizes that nothing decides, in words; those of most calls first."""
+    counts = Counter(variable for place in range(len(calls)) for variable in scaling.assumed(place))
+    for variable, count in counts.most_common():
+        origin = scaling.origin(variable)
+        way = "follows" if scaling.followed.assumptions.follows(variable) else "does not follow"
+        yield (
+            f"assumed: {origin.what}, {origin.size}, {way} the batch "
+            f"({scaling.recorded} to {scaling.wanted}; in {count} {'calls' if count > 1 else 'call'})"
+        )
 
 
 def _with_inner(call: ReplayCall, before: Sequence[Slot], after: Sequence[Slot]) -> ReplayCall:
