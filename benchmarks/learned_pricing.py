@@ -1,12 +1,12 @@
 """Time to price many different operations with the learned cost model, in a fresh process.
 
 Run by hand: ``python benchmarks/learned_pricing.py [FOLDER [COUNT]]`` with a folder of fitted models (the
-shipped ones by default). Prints wall-clock and processor seconds of the first call, which reads the files,
-and of the second, with the limit that the second is meant to stay under.
+shipped ones by default). Prints wall-clock and processor seconds of the first call, which reads the files and
+is meant to stay under the limit, and of the second, which finds most prices kept.
 
-The limit is twice what the largest searches price (Megatron-1T on 16,384 devices: 6,129 operations). A price
-that never falls is read from some 25 canonical sizes of its kernel's class, all of which the fit is asked
-for, so that operations of as many classes take as many times what single ones did.
+The limit holds for twice what the largest searches price (Megatron-1T on 16,384 devices: 6,129 operations). A
+price that never falls is read from some 25 canonical sizes of its kernel's class, all of which the fit is
+asked for, so that operations of as many classes take as many times what single ones did.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def main() -> int:
         began, begun = time.perf_counter(), cpu_seconds()
         model.estimate(operations, device)
         wall, cpu = time.perf_counter() - began, cpu_seconds() - begun
-        print(f"{name:8} {wall:8.2f} {cpu:8.2f} {MOST_SECONDS:6.1f}")
-        goal = None if name == "first" else MOST_SECONDS
+        goal = MOST_SECONDS if name == "first" else None
+        print(f"{name:8} {wall:8.2f} {cpu:8.2f} {goal or '':>6}")
         rows.append(Row(f"{what}, {name}", cpu, "CPU s", goal, source="stated here" if goal else ""))
     return report(rows)
 

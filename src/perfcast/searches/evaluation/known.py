@@ -33,9 +33,9 @@ _NEAR_FULL = 0.6
 _OWN = ("compute", "recompute", "optimizer")
 #: Those that every micro-batch has alike.
 _OF_MICRO_BATCHES = ("compute", "recompute")
-#: By how much a step of another batch was shorter than its formula says at most, rounded up: 3.8 % of
-#: 1,050,000 plans of six spaces (zero bubble with as few micro-batches as stages; gradients reduced once a
-#: micro-batch, 3.0 %).
+#: By how much a step of another batch was shorter than its formula says at most, rounded up: 3.8 % over the
+#: plans of six searches (zero bubble with as few micro-batches as stages; gradients reduced once a
+#: micro-batch, 3.0 %). A plan that is timed and lies below its bound has every plan timed.
 _SHORTFALL = 0.05
 
 Evaluate = Callable[[PlanTable, FootprintColumns], Evaluation]
