@@ -36,7 +36,7 @@ from perfcast.traces.forecast.recording_cost import (
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 from perfcast.traces.link.kernels import nest
-from perfcast.traces.scaling.recorded import calls_beside
+from perfcast.traces.scaling.recorded.read import calls_beside
 from perfcast.traces.timeline.ranks import build_ranks
 from perfcast.units import KILO
 

@@ -15,7 +15,7 @@ from perfcast.replays.program.program import ReplayProgram, slots_in
 from perfcast.replays.scale.batch import scale_batch
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 from perfcast.traces.execution_trace.reader import read_execution_trace
-from perfcast.traces.scaling.nodes import calls_of_nodes
+from perfcast.traces.scaling.recorded.nodes import calls_of_nodes
 from perfcast.traces.scaling.scaling import scale
 
 BATCH, TOKENS, WIDTH = 16, 12, 40

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument
 from perfcast.traces.scaling.scaling import Scaling, scale
 
 Shape = tuple[int, ...]

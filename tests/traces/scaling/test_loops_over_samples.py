@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.traces.scaling.calls import ScalingCall, TensorArgument
+from perfcast.traces.scaling.recorded.calls import ScalingCall, TensorArgument
 from perfcast.traces.scaling.scaling import scale
 
 Shape = tuple[int, ...]

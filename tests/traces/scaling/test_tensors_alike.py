@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument
 from perfcast.traces.scaling.scaling import Scaling, scale
 
 Shape = tuple[int, ...]

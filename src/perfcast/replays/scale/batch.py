@@ -18,8 +18,8 @@ from perfcast.replays.scale.calls import SlotKey, calls_of_program
 from perfcast.replays.scale.layout import elements, reach_bytes
 from perfcast.replays.scale.passes import Dims, ScalePass
 from perfcast.traces.events import NONE
-from perfcast.traces.scaling.calls import ScalingCall, tensors_in
 from perfcast.traces.scaling.extents import fixed
+from perfcast.traces.scaling.recorded.calls import ScalingCall, tensors_in
 from perfcast.traces.scaling.scaling import Scaling, scale
 
 

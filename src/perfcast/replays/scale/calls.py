@@ -15,8 +15,8 @@ from perfcast.replays.program.program import (
     slots_in,
 )
 from perfcast.traces.events import NONE
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
-from perfcast.traces.scaling.meta import Blank, Blanks, Value, run_blank
+from perfcast.traces.scaling.blanks.run import Blank, Blanks, Value, run_blank
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument
 
 #: The label under which autograd adds to a parameter's gradient.
 _ACCUMULATED = "torch::autograd::AccumulateGrad"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.replays.program.program import Slot
-from perfcast.traces.scaling.meta import dense_strides
+from perfcast.traces.scaling.blanks.run import dense_strides
 
 Shape = tuple[int, ...]
 

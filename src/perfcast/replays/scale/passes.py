@@ -19,8 +19,8 @@ from perfcast.replays.scale.calls import SlotKey
 from perfcast.replays.scale.layout import Resized, Shape, elements, own_memory, window
 from perfcast.replays.scale.literals import scaled_literals, window_arguments
 from perfcast.traces.events import NONE
+from perfcast.traces.scaling.blanks.run import dense_strides, needs_memory
 from perfcast.traces.scaling.extents import Dim, size_of
-from perfcast.traces.scaling.meta import dense_strides, needs_memory
 from perfcast.traces.scaling.scaling import Scaling
 
 Dims = tuple[Dim, ...]

@@ -11,9 +11,9 @@ from typing import TypeAlias
 from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
 from perfcast.traces.events import Category, OperatorInputs, Trace
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument, tensors_in
-from perfcast.traces.scaling.meta import dense_strides
-from perfcast.traces.scaling.recorded import RecordedCalls, calls_alone
+from perfcast.traces.scaling.blanks.run import dense_strides
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.recorded.read import RecordedCalls, calls_alone
 from perfcast.traces.scaling.scaling import End, Scaling, scale
 
 _SPARSE = "aten::_sparse_coo_tensor"

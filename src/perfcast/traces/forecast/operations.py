@@ -23,7 +23,7 @@ from perfcast.core.tensor import TensorType
 from perfcast.files.plain import json_or_none
 from perfcast.traces.dtype_words import core_dtype
 from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
-from perfcast.traces.scaling.meta import dense_strides
+from perfcast.traces.scaling.blanks.run import dense_strides
 
 _NAME = re.compile(r"aten::(_?[a-z][a-z0-9_]{0,80})")
 _MAX_DIMS, _MAX_TENSORS, _MAX_ELEMENTS = 12, 512, 2**48

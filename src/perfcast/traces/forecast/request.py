@@ -11,7 +11,7 @@ from perfcast.traces.forecast.eager_kernels import VendorKernels
 from perfcast.traces.forecast.ratios import Side
 from perfcast.traces.forecast.what_if import Changes
 from perfcast.traces.overheads.profile import OverheadProfile
-from perfcast.traces.scaling.recorded import RecordedCalls
+from perfcast.traces.scaling.recorded.read import RecordedCalls
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from perfcast.traces.scaling.assumptions import Assumptions
-from perfcast.traces.scaling.calls import ScalingCall, tensors_in
 from perfcast.traces.scaling.extents import size_of, value_of, variables_of
 from perfcast.traces.scaling.primes import decoded
+from perfcast.traces.scaling.recorded.calls import ScalingCall, tensors_in
 from perfcast.traces.scaling.rules import Dims, rule_of
 from perfcast.traces.scaling.running import Literals, Shapes, runs_joined
 

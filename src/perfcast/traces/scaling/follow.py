@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from perfcast.traces.scaling.assumptions import FIXED, Assumptions, Origin
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.blanks.run import parameters_of
 from perfcast.traces.scaling.doubles import Makeup, combinations_of, is_in_doubt, surest, told_apart
 from perfcast.traces.scaling.extents import (
     Dim,
@@ -27,9 +27,9 @@ from perfcast.traces.scaling.extents import (
 )
 from perfcast.traces.scaling.given_sizes import Shapes, by_given_sizes, gathered_samples
 from perfcast.traces.scaling.joins import join, join_all
-from perfcast.traces.scaling.meta import parameters_of
 from perfcast.traces.scaling.pieces import CUTS
 from perfcast.traces.scaling.primes import Place, run
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument, tensors_in
 from perfcast.traces.scaling.rules import SEARCHES, Dims, dim_alike, rule_of
 from perfcast.traces.scaling.running import by_running
 from perfcast.traces.scaling.sources import evidence_of_literals

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from perfcast.traces.scaling.calls import ScalingCall
 from perfcast.traces.scaling.extents import (
     Dim,
     fixed,
@@ -17,6 +16,7 @@ from perfcast.traces.scaling.extents import (
 )
 from perfcast.traces.scaling.joins import join_all
 from perfcast.traces.scaling.pieces import CUTS, cut_dim, evidence_of_pieces, joined_dim, joins_samples
+from perfcast.traces.scaling.recorded.calls import ScalingCall
 from perfcast.traces.scaling.rules import Dims, Shape
 from perfcast.traces.scaling.tensors import Tensors
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.traces.scaling.calls import ScalingCall, TensorArgument, tensors_in
 from perfcast.traces.scaling.extents import fixed
 from perfcast.traces.scaling.primes import run
+from perfcast.traces.scaling.recorded.calls import ScalingCall, TensorArgument, tensors_in
 from perfcast.traces.scaling.rules import Shape
 
 #: Operators that take a sample, or a part, out of what holds all of them.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfcast.traces.scaling.calls import ScalingCall
+from perfcast.traces.scaling.recorded.calls import ScalingCall
 from perfcast.traces.scaling.rules import Dims, Shape, argument_named
 from perfcast.traces.scaling.sources import evidence_of_literals
 

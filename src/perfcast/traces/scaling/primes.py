@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from perfcast.traces.scaling.assumptions import Assumptions
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
+from perfcast.traces.scaling.blanks.run import Blank, Blanks, Value, dense_strides, run_blank
 from perfcast.traces.scaling.extents import (
     Dim,
     Factor,
@@ -23,7 +23,7 @@ from perfcast.traces.scaling.extents import (
     variables_of,
     whole,
 )
-from perfcast.traces.scaling.meta import Blank, Blanks, Value, dense_strides, run_blank
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument
 from perfcast.traces.scaling.rules import Dims, Shape
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)

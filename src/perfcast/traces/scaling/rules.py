@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from perfcast.traces.scaling.calls import ScalingCall
+from perfcast.traces.scaling.blanks.run import needs_memory, parameters_of
 from perfcast.traces.scaling.extents import (
     Dim,
     Factor,
@@ -22,7 +22,7 @@ from perfcast.traces.scaling.extents import (
     size_of,
     without_one,
 )
-from perfcast.traces.scaling.meta import needs_memory, parameters_of
+from perfcast.traces.scaling.recorded.calls import ScalingCall
 
 Dims: TypeAlias = "tuple[Dim, ...]"
 Shape: TypeAlias = "tuple[int, ...]"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfcast.traces.scaling.assumptions import FIXED, Assumptions
-from perfcast.traces.scaling.calls import ScalingCall
 from perfcast.traces.scaling.extents import Dim, variables_of
 from perfcast.traces.scaling.joins import all_of, candidates, join
 from perfcast.traces.scaling.primes import Place, decoded, run
+from perfcast.traces.scaling.recorded.calls import ScalingCall
 from perfcast.traces.scaling.rules import Dims, Shape
 
 Literals = Mapping[Place, Dim]

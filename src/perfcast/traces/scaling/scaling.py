@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcast.traces.scaling.assumptions import Origin
-from perfcast.traces.scaling.calls import ScalingCall
 from perfcast.traces.scaling.extents import Dim, value_of, variables_of, whole
 from perfcast.traces.scaling.follow import Followed, follow
 from perfcast.traces.scaling.loops import SampleLoop, loops_over_samples
+from perfcast.traces.scaling.recorded.calls import ScalingCall
 from perfcast.traces.scaling.rules import Dims, Shape
 from perfcast.traces.scaling.tensors import parameters_among
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from perfcast.traces.scaling.assumptions import Assumptions
-from perfcast.traces.scaling.calls import ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.blanks.run import parameters_of
 from perfcast.traces.scaling.extents import Dim, fixed, size_of
 from perfcast.traces.scaling.joins import join, join_all
-from perfcast.traces.scaling.meta import parameters_of
 from perfcast.traces.scaling.primes import Place
+from perfcast.traces.scaling.recorded.calls import ScalingCall, TensorArgument, tensors_in
 from perfcast.traces.scaling.rules import Dims, Shape, argument_named
 
 #: Operators that make sparse tensors of places and values.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from perfcast.traces.scaling.assumptions import Assumptions, Origin
-from perfcast.traces.scaling.calls import ScalingCall, TensorArgument, tensors_in
+from perfcast.traces.scaling.blanks.run import parameters_of
 from perfcast.traces.scaling.extents import Dim, Factor, Powers, Term, fixed, growing, regrouped
-from perfcast.traces.scaling.meta import parameters_of
 from perfcast.traces.scaling.primes import Place
+from perfcast.traces.scaling.recorded.calls import ScalingCall, TensorArgument, tensors_in
 from perfcast.traces.scaling.rules import Dims, Shape
 from perfcast.traces.scaling.sources import (
     BEHIND_THE_BATCH,

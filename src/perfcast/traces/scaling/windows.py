@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perfcast.traces.scaling.calls import TensorArgument
+from perfcast.traces.scaling.blanks.run import dense_strides
 from perfcast.traces.scaling.extents import Dim, Factor, fixed, size_of
-from perfcast.traces.scaling.meta import dense_strides
+from perfcast.traces.scaling.recorded.calls import TensorArgument
 from perfcast.traces.scaling.rules import Dims, piece
 
 

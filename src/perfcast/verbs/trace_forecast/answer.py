@@ -65,7 +65,7 @@ def _request(
     from perfcast.traces.forecast.recording_cost import plain_step_seconds, plain_steps
     from perfcast.traces.forecast.request import TraceForecastRequest
     from perfcast.traces.forecast.what_if import parse_what_if
-    from perfcast.traces.scaling.recorded import calls_beside
+    from perfcast.traces.scaling.recorded.read import calls_beside
 
     changes = parse_what_if(asked.what_if)
     before, after = _sides(asked, recorded[0])

@@ -32,7 +32,7 @@ from perfcast.evidence.validate.traces.speeds import StatedStep, stated_steps
 from perfcast.traces.forecast.from_traces import forecast_from_traces
 from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
 from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
-from perfcast.traces.scaling.recorded import calls_beside
+from perfcast.traces.scaling.recorded.read import calls_beside
 
 PREDICTORS = ("one recording", "two recordings")
 #: Added to each error before its logarithm, so that one exact forecast does not decide a geometric mean.

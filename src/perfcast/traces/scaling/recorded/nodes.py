@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import ExecutionTrace, Opaque, TensorUse, Value, tensors_in
 from perfcast.traces.marks import is_root_name
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument
 
 
 def calls_of_nodes(execution_trace: ExecutionTrace) -> list[ScalingCall]:

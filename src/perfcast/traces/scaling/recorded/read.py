@@ -15,9 +15,9 @@ from perfcast.traces.kineto.borrowed_inputs import step_parts
 from perfcast.traces.kineto.reader import read_ranks
 from perfcast.traces.link.partners import partners
 from perfcast.traces.link.traces import link
-from perfcast.traces.scaling.calls import ScalingCall
-from perfcast.traces.scaling.nodes import calls_of_nodes
-from perfcast.traces.scaling.rows import calls_of_rows
+from perfcast.traces.scaling.recorded.calls import ScalingCall
+from perfcast.traces.scaling.recorded.nodes import calls_of_nodes
+from perfcast.traces.scaling.recorded.rows import calls_of_rows
 
 #: Ends of names of what a recording writes: the timeline of all steps, that of one more step with shapes, and
 #: the execution trace of that step.

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from perfcast.traces.scaling.apart import Apart
-from perfcast.traces.scaling.calls import ScalingCall
-from perfcast.traces.scaling.meta import Blank, fitting_overload, needs_memory, run_blank
+from perfcast.traces.scaling.blanks.apart import Apart
+from perfcast.traces.scaling.blanks.run import Blank, fitting_overload, needs_memory, run_blank
+from perfcast.traces.scaling.recorded.calls import ScalingCall
 from perfcast.traces.scaling.rules import rule_of
 
 X = Blank((4, 16), None, "float32")
@@ -27,7 +27,7 @@ def test_libraries_that_look_for_memory_are_never_run(operator: str, monkeypatch
     def fail(*arguments: object) -> None:
         raise AssertionError("it was run")
 
-    monkeypatch.setattr("perfcast.traces.scaling.meta._run", fail)
+    monkeypatch.setattr("perfcast.traces.scaling.blanks.run._run", fail)
     assert needs_memory(operator)
     assert run_blank(operator, None, (X,)) == f"{operator} needs memory"
     assert fitting_overload(operator, (X,)) is None
@@ -48,7 +48,9 @@ def test_values_of_other_types_than_declared_are_not_run():
 
 def test_an_operator_that_is_not_known_to_run_so_is_run_in_another_process(monkeypatch: pytest.MonkeyPatch):
     asked = []
-    monkeypatch.setattr("perfcast.traces.scaling.meta._APART", lambda question: asked.append(question) or "!")
+    monkeypatch.setattr(
+        "perfcast.traces.scaling.blanks.run._APART", lambda question: asked.append(question) or "!"
+    )
     numbers = Blank((5,), None, "int64")
     assert run_blank("aten::bincount", "default", (numbers, None, 3)) == "!"
     assert asked == [("aten::bincount", "default", (numbers, None, 3))]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
-from perfcast.traces.scaling.apart import Apart
-from perfcast.traces.scaling.composites import COMPOSITES
+from perfcast.traces.scaling.blanks.apart import Apart
+from perfcast.traces.scaling.blanks.composites import COMPOSITES
 
 _NAME = re.compile(r"aten::([a-z_][A-Za-z0-9_]{0,80})")
 #: Operators that reach beyond tensors, or take their sizes from what tensors hold.

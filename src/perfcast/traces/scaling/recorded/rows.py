@@ -9,8 +9,8 @@ from perfcast.core.arrays import Integers
 from perfcast.files.plain import json_or_none
 from perfcast.traces.dtype_words import dtype_bytes, dtype_of
 from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
-from perfcast.traces.scaling.calls import Argument, ScalingCall, TensorArgument
-from perfcast.traces.scaling.meta import Blank, Value, fitting_overload
+from perfcast.traces.scaling.blanks.run import Blank, Value, fitting_overload
+from perfcast.traces.scaling.recorded.calls import Argument, ScalingCall, TensorArgument
 
 
 def calls_of_rows(trace: Trace, parents: Integers) -> list[ScalingCall]:

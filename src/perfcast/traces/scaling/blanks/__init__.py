@@ -1,0 +1,1 @@
+"""Operators run on tensors without memory, those that might look for memory in a process apart."""

@@ -1,0 +1,1 @@
+"""Recorded calls, out of an execution trace or a timeline alone."""
