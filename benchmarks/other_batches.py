@@ -4,7 +4,7 @@
 ``perfcast trace record --out NAME-BATCH``, of each NAME at two batches. Both are forecast from each other;
 what a step took is the mean of those timed without a timeline, by the clock. Names are split in two by their
 order: what is fitted is fitted to the first, third, fifth … (``--fit`` prints by kind of operator the
-break-even bytes with the least error in them, as ``traces/forecast/same_processor.py`` holds them), and
+break-even bytes with the least error in them, as ``traces/forecast/host/same_processor.py`` holds them), and
 errors are printed of both halves.
 """
 
@@ -25,7 +25,7 @@ from perfcast.errors import PerfcastError
 from perfcast.traces.events import Category, Trace
 from perfcast.traces.forecast.batch import change_of_batch
 from perfcast.traces.forecast.from_traces import TraceForecast, forecast_from_traces
-from perfcast.traces.forecast.host import does_work
+from perfcast.traces.forecast.host.operators import does_work
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.recording_cost import (
     cost_of_recording,

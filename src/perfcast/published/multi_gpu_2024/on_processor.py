@@ -28,7 +28,7 @@ from perfcast.errors import CalibrationError
 from perfcast.published.comparison import print_part
 from perfcast.traces.collectives.sizes import find_collectives
 from perfcast.traces.events import Category, Trace
-from perfcast.traces.forecast.host import does_work
+from perfcast.traces.forecast.host.operators import does_work
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import Rates, recorded_rates
 from perfcast.traces.forecast.recording_cost import MOST_SECONDS_PER_EVENT, sums_within_pieces

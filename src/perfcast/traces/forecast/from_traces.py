@@ -19,7 +19,8 @@ from perfcast.traces.events import Trace
 from perfcast.traces.forecast.collectives import RankCollectives, collectives_of_ranks, describe_unknown
 from perfcast.traces.forecast.eager_kernels import sharing
 from perfcast.traces.forecast.elsewhere import LEARNED
-from perfcast.traces.forecast.host import runs_on_host
+from perfcast.traces.forecast.host.operators import runs_on_host
+from perfcast.traces.forecast.host.other_machine import describe_other_host, find_other_host
 from perfcast.traces.forecast.interval import (
     DEVIATION,
     PROCESSOR_DEVIATION,
@@ -27,7 +28,6 @@ from perfcast.traces.forecast.interval import (
     relative_steps,
     steps_half_width,
 )
-from perfcast.traces.forecast.other_host import describe_other_host, find_other_host
 from perfcast.traces.forecast.ratios import BOUNDED, NOT_CALIBRATED, PRICED, Provenance, sum_by_provenance
 from perfcast.traces.forecast.repricing import reprice_ranks, unrecorded
 from perfcast.traces.forecast.request import TraceForecastRequest

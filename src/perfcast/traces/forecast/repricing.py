@@ -19,16 +19,16 @@ from perfcast.traces.forecast.collectives import (
 )
 from perfcast.traces.forecast.eager_kernels import VendorKernels
 from perfcast.traces.forecast.elsewhere import LEARNED, ratios_elsewhere, recorded_works
-from perfcast.traces.forecast.host import reprice_host, runs_on_host
-from perfcast.traces.forecast.lines import check_second, on_lines
-from perfcast.traces.forecast.operations import RecordedOperations
-from perfcast.traces.forecast.other_host import (
+from perfcast.traces.forecast.host.operators import reprice_host, runs_on_host
+from perfcast.traces.forecast.host.other_machine import (
     find_other_host,
     with_other_host,
     with_spread,
     with_unknown_rest,
 )
-from perfcast.traces.forecast.processor import on_other_processor
+from perfcast.traces.forecast.host.other_processor import on_other_processor
+from perfcast.traces.forecast.lines import check_second, on_lines
+from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import (
     AS_RECORDED,
     UNRESOLVED,

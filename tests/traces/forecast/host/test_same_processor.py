@@ -8,7 +8,7 @@ import pytest
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.traces.forecast.same_processor import (
+from perfcast.traces.forecast.host.same_processor import (
     FAULT_SECONDS,
     MAPPED_BYTES,
     call_seconds,

@@ -14,6 +14,7 @@ from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.operation import Operation
 from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.forecast.batch import BatchChange
+from perfcast.traces.forecast.host.same_processor import call_seconds, work_ratios
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import (
     AS_RECORDED,
@@ -25,7 +26,6 @@ from perfcast.traces.forecast.ratios import (
     sum_by_provenance,
 )
 from perfcast.traces.forecast.recording_cost import RecordingCost, own_without_cost, sums_within_pieces
-from perfcast.traces.forecast.same_processor import call_seconds, work_ratios
 from perfcast.traces.forecast.unresolved import unresolved_sizes, widened
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.marks import GLOO

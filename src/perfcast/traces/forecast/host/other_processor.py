@@ -6,7 +6,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.traces.events import Category, Trace
-from perfcast.traces.forecast.host import does_work
+from perfcast.traces.forecast.host.operators import does_work
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum_by_provenance
 from perfcast.traces.forecast.recording_cost import RecordingCost, own_without_cost, sums_within_pieces

@@ -1,0 +1,1 @@
+"""Times of the host: operators that a processor ran at other sizes, another processor, another machine."""
