@@ -123,7 +123,10 @@ def _read(member: Member, max_bytes: int, is_truncated_allowed: bool) -> Trace:
     with garbage_collection_paused():
         for batch in stream:
             if batch.key == "nodes":
-                raise TraceError(f"'{member.name}' is no timeline trace: it is an execution trace")
+                raise TraceError(
+                    f"'{member.name}' is no timeline trace: it is an execution trace; leave it out and "
+                    "name the timeline that was recorded with it (*.kineto.json.gz)"
+                )
             columns.add(batch.items)
             found = True
     if not found and "traceEvents" not in stream.header:

@@ -17,6 +17,8 @@ _FILE_KINDS = {
     "et": "execution trace of one more step",
     "linked": "timeline of that step",
 }
+#: Steps recorded and not that differ by less say nothing against the machine.
+_NOISE = 0.05
 
 
 def recording_document(recording: Recording) -> Document:
@@ -44,6 +46,8 @@ def _slow_down(rank: RankRecording) -> str:
         f"{_longer(rank.slow_down)} of processor time "
         f"({format_seconds(rank.plain_step_seconds)} → {format_seconds(rank.step_seconds)} a step){wall}"
     )
+    if rank.slow_down < -_NOISE:
+        text += "; shorter with recording than without: the machine changed speed, this is no cost"
     if rank.execution_trace_step_seconds is not None:
         text += f"; the step with the execution trace: {format_seconds(rank.execution_trace_step_seconds)}"
     return text
