@@ -272,13 +272,14 @@ def start_ranks(world_size: int) -> int:
     """
     common = meeting(world_size)
     command = [sys.executable, "-I", str(Path(__file__).resolve()), *sys.argv[1:]]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    told: list[int] = []  # noted alone, so that a rank that is just being started is known when all are ended
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     ranks: list[subprocess.Popen[bytes]] = []
     try:
         for rank in range(world_size):
             own = {**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             ranks.append(subprocess.Popen(command, env=own))
-        while any(rank.poll() is None for rank in ranks):
+        while not told and any(rank.poll() is None for rank in ranks):
             if any(rank.poll() for rank in ranks):
                 time.sleep(1.0)
                 break
@@ -287,6 +288,8 @@ def start_ranks(world_size: int) -> int:
         return 130
     finally:
         end(ranks)
+    if told:
+        return 128 + told[0]
     codes = [rank.wait() for rank in ranks]
     return next((code for code in codes if code > 0), next((1 for code in codes if code), 0))
 
