@@ -377,3 +377,16 @@ def test_a_layer_as_wide_as_the_batch_behind_pairs_of_features_does_not_hold_the
     script.call("aten::index_select", x, 1, row, out=taken)
     script.call("aten::relu", script.linear(taken, 16, "t"), out=script.tensor("r", (16, 16)))
     assert last_shapes(script) == ((64, 16),)
+
+
+def test_batches_of_all_ranks_lie_one_behind_the_other_so_that_ranks_stay_as_many():
+    script = Script()
+    gathered = script.tensor("g", (32,), "int64")
+    script.call("aten::arange.start_step", 0, 256, 8, 4, None, None, False, out=gathered)
+    table = script.tensor("w", (100, 4))
+    rows = script.tensor("r", (32, 4))
+    script.call("aten::embedding", table, gathered, -1, False, False, out=rows)
+    by_rank = script.tensor("v", (2, 16, 4))
+    script.call("aten::view", rows, (2, 16, 4), out=by_rank)
+    place = script.call("aten::transpose.int", by_rank, 0, 1, out=script.tensor("t", (16, 2, 4)))
+    assert scale(script.calls, 16, 64, world_size=2).shapes(place) == ((2, 64, 4),)

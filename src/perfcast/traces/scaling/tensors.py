@@ -193,12 +193,16 @@ class Tensors:
         if len(shape) == 1 and shape[0] == self.batch + 1 and dtype.startswith("int"):
             variable = self.assumptions.add(2.0, Origin(what, shape[0]))
             return (((Factor((Term(self.batch, ((variable, 1),)), Term(1)))),),)
-        return tuple(
-            growing(size, ((self.assumptions.add(own, Origin(what, size)), 1),))
-            if size > 1 and own > BEHIND_THE_BATCH
-            else fixed(size)
-            for size, own in zip(shape, evidence, strict=True)
-        )
+        return tuple(self._of_samples(size, own, what) for size, own in zip(shape, evidence, strict=True))
+
+    def _of_samples(self, size: int, evidence: float, what: str) -> Dim:
+        """A size from outside; of batches of all ranks, one behind the other, samples are the inner part."""
+        if size <= 1 or evidence == BEHIND_THE_BATCH:
+            return fixed(size)
+        powers = ((self.assumptions.add(evidence, Origin(what, size)), 1),)
+        if self._world_size > 1 and size == self.batch * self._world_size:
+            return (*fixed(self._world_size), *growing(self.batch, powers))
+        return growing(size, powers)
 
     def _searched(self, tensor: TensorArgument) -> Dims | None:
         """A tensor of an unknown maker that a search among data may have made."""
