@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from perfcast.report.document import Column, Only, Table, share_of
+from perfcast.report.document import Card, Column, Only, Table, share_of
 from perfcast.report.figure import Axis, Bars, Figure
 from perfcast.report.palette import BLUE
 from perfcast.report.values import Unit, format_value
@@ -114,6 +114,17 @@ def stacked_bars(
         x=Axis(unit=_axis_unit(unit), from_zero=True, title=title),
         y=Axis(scale="category", is_reversed=True, has_grid=False),
     )
+
+
+def step_card(seconds: float, low: float, high: float) -> Card:
+    """The time of a step with its 90 % interval."""
+    return Card(label="Step", value=seconds, unit="s", low=low, high=high, confidence=0.9)
+
+
+def throughput_card(per_second: float, per_second_per_device: float, unit: Unit) -> Card:
+    """What all devices get through, and each."""
+    each = format_value(per_second_per_device, "count")
+    return Card(label="Throughput", value=per_second, unit=unit, detail=f"{each} of one device")
 
 
 def name_shares(begin: str, amounts: Mapping[str, float]) -> str:

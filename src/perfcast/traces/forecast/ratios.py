@@ -44,6 +44,13 @@ class Ratios:
     high: Floats
     provenance: tuple[Provenance, ...]
 
+    def provenance_where(self, scales: Flags) -> list[Provenance]:
+        """What each work's time rests on, where those that do not scale stay as recorded."""
+        return [
+            word if is_scaled else AS_RECORDED
+            for word, is_scaled in zip(self.provenance, scales.tolist(), strict=True)
+        ]
+
 
 def sum_by_provenance(provenance: Sequence[Provenance], seconds: Sequence[float]) -> dict[Provenance, float]:
     """Seconds of works by what their prices rest on."""

@@ -30,7 +30,6 @@ from perfcast.traces.forecast.host.other_processor import on_other_processor
 from perfcast.traces.forecast.lines import check_second, on_lines
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import (
-    AS_RECORDED,
     UNRESOLVED,
     Provenance,
     Ratios,
@@ -199,10 +198,7 @@ def _reprice_works(
     def scaled(ratio: Floats) -> RankProgram:
         return program.with_work_seconds(np.where(stays, seconds, seconds * ratio).tolist())
 
-    provenance = [
-        AS_RECORDED if is_recorded else own
-        for is_recorded, own in zip(stays.tolist(), ratios.provenance, strict=True)
-    ]
+    provenance = ratios.provenance_where(~stays)
     return Variant(
         scaled(ratios.ratio),
         scaled(ratios.low),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfcast.prediction.sweep.batches import Phase
 from perfcast.report import palette
+from perfcast.report.blocks import throughput_card
 from perfcast.report.data.search.serving import plan_degrees
 from perfcast.report.document import Block, Card, Column, Command, Document, Fact, Items, Section, Table
 from perfcast.report.documents.program import program_facts
@@ -64,12 +65,9 @@ def _describe_limits(result: ServingResult) -> str:
 
 def _cards(result: ServingResult) -> tuple[Card, ...]:
     best = result.ranked[0]
-    each = format_count(best.tokens_per_second / result.num_devices)
     found = [
         Card(label="Best plan", value=describe_choice(best)),
-        Card(
-            label="Throughput", value=best.tokens_per_second, unit="tokens/s", detail=f"{each} of one device"
-        ),
+        throughput_card(best.tokens_per_second, best.tokens_per_second / result.num_devices, "tokens/s"),
     ]
     phases = (("First token", best.point.prefill), ("Each token", best.point.decode))
     found += [_phase_card(label, phase) for label, phase in phases if phase is not None]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
-from perfcast.report.blocks import name_shares, share_table
+from perfcast.report.blocks import name_shares, share_table, step_card, throughput_card
 from perfcast.report.document import (
     Block,
     Card,
@@ -42,7 +42,7 @@ from perfcast.searches.report.clusters import ClusterComparison
 from perfcast.searches.report.compose import SearchReport
 from perfcast.searches.report.variants import differing_items
 from perfcast.searches.result import RankedPlan, SearchResult, Separation
-from perfcast.units import HOUR, MEGA, format_count, format_duration, format_seconds
+from perfcast.units import HOUR, MEGA, format_duration, format_seconds
 
 #: Settings of folded plans that are named; there may be more.
 _MOST_NAMED = 4
@@ -91,23 +91,10 @@ def _describe_job(result: SearchResult) -> str:
 
 def _cards(result: SearchResult) -> tuple[Card, ...]:
     winner = result.winner
-    each = format_count(winner.tokens_per_second_per_device)
     found = [
         Card(label="Best plan", value=format_plan(winner.plan), only="terminal"),
-        Card(
-            label="Step",
-            value=winner.step_seconds,
-            unit="s",
-            low=winner.step_seconds_low,
-            high=winner.step_seconds_high,
-            confidence=0.9,
-        ),
-        Card(
-            label="Throughput",
-            value=winner.tokens_per_second,
-            unit="tokens/s",
-            detail=f"{each} of one device",
-        ),
+        step_card(winner.step_seconds, winner.step_seconds_low, winner.step_seconds_high),
+        throughput_card(winner.tokens_per_second, winner.tokens_per_second_per_device, "tokens/s"),
         Card(label="MFU", value=winner.mfu, unit="share"),
         Card(label="Memory", value=winner.device_bytes, unit="B", whole=winner.capacity_bytes),
     ]

@@ -7,14 +7,21 @@ from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
 from perfcast.prediction.run.predict import RunForecast
 from perfcast.report import palette
-from perfcast.report.blocks import amount_bars, name_shares, share_table, stacked_bars
+from perfcast.report.blocks import (
+    amount_bars,
+    name_shares,
+    share_table,
+    stacked_bars,
+    step_card,
+    throughput_card,
+)
 from perfcast.report.document import Block, Card, Column, Document, Fact, Note, Section, Table
 from perfcast.report.documents.memory.plan import describe_plan, describe_training, need_card, stages_figure
 from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.run import price_run, run_section
 from perfcast.report.documents.step.pipeline import pipeline_figure, spread_evenly
 from perfcast.report.figure import Figure
-from perfcast.report.values import Value, format_value, percent
+from perfcast.report.values import Value, percent
 from perfcast.units import MICRO, MILLI, format_seconds
 
 MAX_STAGES = 12
@@ -106,21 +113,12 @@ def describe_stragglers(effect: StragglerEffect) -> str:
 
 
 def _cards(forecast: PlanForecast) -> tuple[Card, ...]:
-    each = format_value(forecast.tokens_per_second_per_device, "count")
     found = [
-        Card(
-            label="Step",
-            value=forecast.step_seconds,
-            unit="s",
-            low=forecast.step_seconds_low,
-            high=forecast.step_seconds_high,
-            confidence=0.9,
-        ),
-        Card(
-            label="Throughput",
-            value=forecast.tokens_per_second,
-            unit="tokens/s" if forecast.sequence_length > 1 else "samples/s",
-            detail=f"{each} of one device",
+        step_card(forecast.step_seconds, forecast.step_seconds_low, forecast.step_seconds_high),
+        throughput_card(
+            forecast.tokens_per_second,
+            forecast.tokens_per_second_per_device,
+            "tokens/s" if forecast.sequence_length > 1 else "samples/s",
         ),
         Card(label="MFU", value=forecast.mfu, unit="share", detail=f"HFU {percent(forecast.hfu)}"),
     ]

@@ -10,12 +10,11 @@ from perfcast.core.forecast.recommender import (
     RecommenderSpan,
 )
 from perfcast.report import palette
-from perfcast.report.blocks import name_shares, share_table, stacked_bars
+from perfcast.report.blocks import name_shares, share_table, stacked_bars, step_card, throughput_card
 from perfcast.report.document import Block, Card, Column, Document, Note, Section, Table, words
 from perfcast.report.documents.step.pipeline import spread_evenly
 from perfcast.report.documents.tables.placed import LOOKUP_BACKWARD, describe_kinds, placement_table
 from perfcast.report.figure import Axis, Curve, Figure
-from perfcast.report.values import format_value
 from perfcast.units import format_seconds
 
 #: Ranks shown one by one; beyond, the slowest in lookups.
@@ -68,21 +67,10 @@ def document_of(forecast: RecommenderForecast) -> Document:
 
 def _cards(forecast: RecommenderForecast) -> tuple[Card, ...]:
     fits = forecast.fits
-    each = format_value(forecast.samples_per_second / forecast.num_devices, "count")
     return (
-        Card(
-            label="Step",
-            value=forecast.step_seconds,
-            unit="s",
-            low=forecast.step_seconds_low,
-            high=forecast.step_seconds_high,
-            confidence=0.9,
-        ),
-        Card(
-            label="Throughput",
-            value=forecast.samples_per_second,
-            unit="samples/s",
-            detail=f"{each} of one device",
+        step_card(forecast.step_seconds, forecast.step_seconds_low, forecast.step_seconds_high),
+        throughput_card(
+            forecast.samples_per_second, forecast.samples_per_second / forecast.num_devices, "samples/s"
         ),
         Card(
             label="Fullest device",

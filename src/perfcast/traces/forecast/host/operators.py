@@ -17,7 +17,6 @@ from perfcast.traces.forecast.batch import BatchChange
 from perfcast.traces.forecast.host.same_processor import call_seconds, work_ratios
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.ratios import (
-    AS_RECORDED,
     BOUNDED,
     UNRESOLVED,
     Ratios,
@@ -81,10 +80,7 @@ def reprice_host(
     def scaled(ratio: Floats) -> RankProgram:
         return _with_units(trace, program, rows, np.where(scales, own * (ratio - 1), 0.0))
 
-    provenance = [
-        word if is_scaled else AS_RECORDED
-        for is_scaled, word in zip(scales.tolist(), ratios.provenance, strict=True)
-    ]
+    provenance = ratios.provenance_where(scales)
     return Variant(
         scaled(ratios.ratio),
         scaled(ratios.low),

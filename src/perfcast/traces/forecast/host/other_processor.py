@@ -8,7 +8,7 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.traces.events import Category, Trace
 from perfcast.traces.forecast.host.operators import does_work
 from perfcast.traces.forecast.operations import RecordedOperations
-from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum_by_provenance
+from perfcast.traces.forecast.ratios import Side, price_ratios, sum_by_provenance
 from perfcast.traces.forecast.recording_cost import RecordingCost, own_without_cost, sums_within_pieces
 from perfcast.traces.forecast.variant import Variant
 from perfcast.traces.timeline.program import RankProgram
@@ -31,9 +31,5 @@ def on_other_processor(
         seconds = (max(0.0, p.seconds + extra) for p, extra in zip(program.pieces, more, strict=True))
         return program.with_piece_seconds(list(seconds))
 
-    provenance = [
-        word if is_counted else AS_RECORDED
-        for is_counted, word in zip(counts.tolist(), ratios.provenance, strict=True)
-    ]
-    sums = sum_by_provenance(provenance, own.tolist())
+    sums = sum_by_provenance(ratios.provenance_where(counts), own.tolist())
     return Variant(scaled(ratios.ratio), scaled(ratios.low), scaled(ratios.high), sums)
